@@ -12,10 +12,10 @@ import (
 
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/containerruntime"
 	"machine-pivot/internal/author/performance"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/cluster/containerruntime"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"

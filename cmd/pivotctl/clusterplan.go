@@ -14,10 +14,10 @@ import (
 
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/containerruntime"
 	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
 	objects "machine-pivot/internal/cluster/api"
+	"machine-pivot/internal/cluster/containerruntime"
 	"machine-pivot/internal/cluster/view"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"

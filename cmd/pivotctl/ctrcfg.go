@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/containerruntime"
 	"machine-pivot/internal/cli"
+	"machine-pivot/internal/cluster/containerruntime"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
 	"machine-pivot/internal/machineconfig/document"

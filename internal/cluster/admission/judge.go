@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/containerruntime"
 	"machine-pivot/internal/author/pool"
+	"machine-pivot/internal/cluster/containerruntime"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"

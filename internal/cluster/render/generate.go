@@ -17,7 +17,7 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/generated"
+	"machine-pivot/internal/cluster/containerruntime"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/problem"
@@ -26,9 +26,9 @@ import (
 // generator makes MachineConfigs of ContainerRuntimeConfigs.
 type generator struct {
 	*renderer
-	generated.Generator
+	containerruntime.Generator
 	pools   []api.MachineConfigPool
-	configs []*generated.Settings
+	configs []*containerruntime.ClusterConfig
 	files   map[string]base // by pool
 }
 
@@ -40,7 +40,7 @@ type base struct {
 
 // generate brings the MachineConfigs of a ContainerRuntimeConfig up to date and writes its status. If it cannot be
 // rendered, those that it has stay as they are.
-func (g *generator) generate(ctx context.Context, s *generated.Settings) error {
+func (g *generator) generate(ctx context.Context, s *containerruntime.ClusterConfig) error {
 	wrong := s.Wrong
 	if wrong == nil {
 		wrong = g.number(ctx, s)
@@ -68,7 +68,7 @@ func (g *generator) generate(ctx context.Context, s *generated.Settings) error {
 }
 
 // unselected returns an error if a pool does not select what is generated for it: no machine gets that.
-func (g *generator) unselected(s *generated.Settings) error {
+func (g *generator) unselected(s *containerruntime.ClusterConfig) error {
 	var names []string
 	for i := range g.pools {
 		p := &g.pools[i]
@@ -85,7 +85,7 @@ func (g *generator) unselected(s *generated.Settings) error {
 }
 
 // number gives a ContainerRuntimeConfig its number and the finalizer.
-func (g *generator) number(ctx context.Context, s *generated.Settings) error {
+func (g *generator) number(ctx context.Context, s *containerruntime.ClusterConfig) error {
 	before := s.Object.DeepCopyObject().(*api.ContainerRuntimeConfig)
 	changed := controllerutil.AddFinalizer(s.Object, api.GeneratedFinalizer)
 	numbered, err := s.Number(g.configs)
@@ -99,7 +99,7 @@ func (g *generator) number(ctx context.Context, s *generated.Settings) error {
 }
 
 // write creates or updates the MachineConfigs of a ContainerRuntimeConfig, and returns their names.
-func (g *generator) write(ctx context.Context, s *generated.Settings) ([]string, error) {
+func (g *generator) write(ctx context.Context, s *containerruntime.ClusterConfig) ([]string, error) {
 	wanted, err := g.MachineConfigs(s)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (g *generator) apply(ctx context.Context, o *api.ContainerRuntimeConfig, m 
 		return err
 	}
 	made.Annotations = map[string]string{machineconfig.GeneratedBy: g.Version}
-	made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(o, api.Operator().WithKind(generated.Owner))}
+	made.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(o, api.Operator().WithKind(containerruntime.Kind))}
 	existing := &api.MachineConfig{}
 	err = g.direct.Get(ctx, client.ObjectKey{Name: made.Name}, existing)
 	switch {
@@ -153,7 +153,7 @@ func (g *generator) apply(ctx context.Context, o *api.ContainerRuntimeConfig, m 
 }
 
 // status writes the condition Success or Failure, if it changes. There is one condition, the newest.
-func (g *generator) status(ctx context.Context, s *generated.Settings, wrong error) error {
+func (g *generator) status(ctx context.Context, s *containerruntime.ClusterConfig, wrong error) error {
 	kind, text := api.ConfigSuccess, "Success"
 	if wrong != nil {
 		kind, text = api.ConfigFailure, "Error: "+problem.OneLine(wrong.Error())
@@ -197,11 +197,11 @@ func (g *generator) readBase(ctx context.Context, pool string) (map[string][]byt
 	}
 	all = slices.DeleteFunc(all, func(s source) bool {
 		owner := metav1.GetControllerOf(s.object)
-		return owner != nil && owner.Kind == generated.Owner && s.object.Labels[authored.RoleLabel] == pool
+		return owner != nil && owner.Kind == containerruntime.Kind && s.object.Labels[authored.RoleLabel] == pool
 	})
 	whole, problems, err := g.complete(ctx, all)
 	if report = append(report, problems...); err != nil || report.Failed() {
 		return nil, errors.Join(err, report.Err("the MachineConfigs of the pool"))
 	}
-	return generated.Files(whole)
+	return containerruntime.BaseFiles(whole)
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/generated"
+	"machine-pivot/internal/cluster/containerruntime"
 )
 
 // reconcileRuntime makes MachineConfigs of all ContainerRuntimeConfigs. It looks at all of them at once, because
@@ -25,7 +25,7 @@ func (r *renderer) reconcileRuntime(ctx context.Context, _ reconcile.Request) (r
 	if err := errors.Join(r.cached.List(ctx, &list), r.cached.List(ctx, &pools)); err != nil {
 		return reconcile.Result{}, err
 	}
-	generated.Sort(list.Items)
+	containerruntime.SortByAge(list.Items)
 	g := generator{renderer: r, pools: pools.Items, files: map[string]base{}}
 	g.Base = func(pool string) (map[string][]byte, error) { return g.base(ctx, pool) }
 	var failed []error
@@ -35,7 +35,7 @@ func (r *renderer) reconcileRuntime(ctx context.Context, _ reconcile.Request) (r
 			failed = append(failed, r.finish(ctx, o))
 			continue
 		}
-		g.configs = append(g.configs, generated.New(o, pools.Items))
+		g.configs = append(g.configs, containerruntime.NewClusterConfig(o, pools.Items))
 	}
 	for _, s := range g.configs {
 		failed = append(failed, g.generate(ctx, s))

@@ -11,7 +11,7 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/generated"
+	"machine-pivot/internal/cluster/containerruntime"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/problem"
 )
@@ -65,17 +65,17 @@ func (s *settings) overlaid(read, proposed []api.ContainerRuntimeConfig, f Facts
 		}
 		maps.Copy(all[i].Annotations, o.Annotations)
 	}
-	generated.Sort(all)
+	containerruntime.SortByAge(all)
 	return all
 }
 
 // generate puts the MachineConfigs of ContainerRuntimeConfigs in place. What cannot be generated stays as it is.
 func (s *settings) generate(ctx context.Context, of []api.ContainerRuntimeConfig) {
-	var configs []*generated.Settings
+	var configs []*containerruntime.ClusterConfig
 	for i := range of {
-		configs = append(configs, generated.New(&of[i], s.pools))
+		configs = append(configs, containerruntime.NewClusterConfig(&of[i], s.pools))
 	}
-	g := generated.Generator{Base: func(pool string) (map[string][]byte, error) { return s.base(ctx, pool) }}
+	g := containerruntime.Generator{Base: func(pool string) (map[string][]byte, error) { return s.base(ctx, pool) }}
 	for _, c := range configs {
 		wrong := c.Wrong
 		if wrong == nil {
@@ -89,7 +89,7 @@ func (s *settings) generate(ctx context.Context, of []api.ContainerRuntimeConfig
 }
 
 // one generates the MachineConfigs of one ContainerRuntimeConfig.
-func (s *settings) one(g *generated.Generator, c *generated.Settings, all []*generated.Settings) error {
+func (s *settings) one(g *containerruntime.Generator, c *containerruntime.ClusterConfig, all []*containerruntime.ClusterConfig) error {
 	numbered, err := c.Number(all)
 	if err == nil && numbered {
 		err = c.Again(s.pools)
@@ -125,7 +125,7 @@ func (s *settings) replace(o *api.ContainerRuntimeConfig, made []*authored.Machi
 
 // say reports what is wrong with a ContainerRuntimeConfig. For one of the cluster it is a warning: the renderer keeps
 // what was generated from it.
-func (s *settings) say(c *generated.Settings, wrong error) {
+func (s *settings) say(c *containerruntime.ClusterConfig, wrong error) {
 	where := "ContainerRuntimeConfig " + c.Object.Name
 	add := func(p problem.Problem) {
 		p.File = where
@@ -151,7 +151,7 @@ func (s *settings) base(ctx context.Context, pool string) (map[string]file, erro
 	i := slices.IndexFunc(s.pools, func(p api.MachineConfigPool) bool { return p.Name == pool })
 	var chosen []*authored.MachineConfig
 	for _, mc := range s.all {
-		isGenerated := s.existing[mc.Name].owner.Kind == generated.Owner && mc.Labels[authored.RoleLabel] == pool
+		isGenerated := s.existing[mc.Name].owner.Kind == containerruntime.Kind && mc.Labels[authored.RoleLabel] == pool
 		if api.Selects(s.pools[i].Spec.MachineConfigSelector, mc.Labels) && !isGenerated {
 			chosen = append(chosen, mc)
 		}
@@ -160,7 +160,7 @@ func (s *settings) base(ctx context.Context, pool string) (map[string]file, erro
 	if err != nil || report.Failed() {
 		return nil, errors.Join(err, report.Err("the MachineConfigs of the pool"))
 	}
-	files, err := generated.Files(whole)
+	files, err := containerruntime.BaseFiles(whole)
 	if err != nil {
 		return nil, fmt.Errorf("the pool %s: %w", pool, err)
 	}

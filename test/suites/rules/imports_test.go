@@ -35,21 +35,20 @@ var (
 // the purpose of the packages. A new package needs a row.
 var importTable = map[string]rule{
 	// Values: they import mostly other values and, except for fleetlock, nothing of world.
-	"fault":            {never: slices.Concat(processes, commandLine, world)},
-	"api":              {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"window":           {never: slices.Concat(processes, commandLine, world)},
-	"fleetlock":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os"})},
-	"pid1":             {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"retry":            {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
-	"printable":        {never: slices.Concat(processes, commandLine, world)},
-	"problem":          {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
-	"kargs":            {ours: []string{"problem"}, never: slices.Concat(processes, commandLine, world)},
-	"quantity":         {ours: []string{"problem", "machineconfig/document"}, never: slices.Concat(processes, commandLine, world)},
-	"pinning":          {ours: []string{"fault", "kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"pods":             {ours: []string{"sepolicy", "guard", "fault", "hostfiles", "pinning", "problem", "quantity", "machineconfig/document"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"machineconfig":    {ours: append([]string{"guard", "disruption", "machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "osimage/imageref", "projection", "settings"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
-	"authored":         {ours: append([]string{"guard", "legacy", "machineconfig/document", "machineconfig", "machineconfig/ignition", "osimage/imageref"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"containerruntime": {ours: append([]string{"authored", "machineconfig", "quantity", "machineconfig/document"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"fault":         {never: slices.Concat(processes, commandLine, world)},
+	"api":           {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"window":        {never: slices.Concat(processes, commandLine, world)},
+	"fleetlock":     {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"pid1":          {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"retry":         {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
+	"printable":     {never: slices.Concat(processes, commandLine, world)},
+	"problem":       {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
+	"kargs":         {ours: []string{"problem"}, never: slices.Concat(processes, commandLine, world)},
+	"quantity":      {ours: []string{"problem", "machineconfig/document"}, never: slices.Concat(processes, commandLine, world)},
+	"pinning":       {ours: []string{"fault", "kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"pods":          {ours: []string{"sepolicy", "guard", "fault", "hostfiles", "pinning", "problem", "quantity", "machineconfig/document"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"machineconfig": {ours: append([]string{"guard", "disruption", "machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "osimage/imageref", "projection", "settings"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
+	"authored":      {ours: append([]string{"guard", "legacy", "machineconfig/document", "machineconfig", "machineconfig/ignition", "osimage/imageref"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	// Around MachineConfigs: first the packages that do not know MachineConfigs, then those that use
 	// them, each for its own purpose.
@@ -139,13 +138,13 @@ var importTable = map[string]rule{
 	"cluster/kube":      {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/drain":     {ours: []string{"cluster/api", "cluster/kube", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.
-	"cluster/generated": {ours: []string{"authored", "containerruntime", "cluster/api", "fault", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/rollout":   {ours: []string{"cluster/api", "window"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/view":      {ours: []string{"api", "authored", "cluster/api", "cluster/generated", "disruption", "fault", "kargs", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
-	"cluster/render":    {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/generated", "fault", "kargs", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/containerruntime": {ours: append([]string{"authored", "cluster/api", "machineconfig", "quantity", "machineconfig/document"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/rollout":          {ours: []string{"cluster/api", "window"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/view":             {ours: []string{"api", "authored", "cluster/api", "cluster/containerruntime", "disruption", "fault", "kargs", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/render":           {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/containerruntime", "fault", "kargs", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cluster/follow":       {ours: []string{"authored", "cluster/api", "fault", "kargs", "machineconfig/ignition", "osimage", "osimage/imageref"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"cluster/admission":    {ours: []string{"authored", "bounded", "containerruntime", "legacy", "pool", "cluster/api", "cluster/connect", "cluster/rollout", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/admission":    {ours: []string{"authored", "bounded", "cluster/containerruntime", "legacy", "pool", "cluster/api", "cluster/connect", "cluster/rollout", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/token":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os", "io/ioutil", "syscall", "golang.org/x/sys"})},
 	"cluster/configserver": {ours: []string{"authored", "cluster/api", "cluster/connect", "cluster/token", "fault", "kargs", "machineconfig/ignition", "machineconfig", "provision"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 

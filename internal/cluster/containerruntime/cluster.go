@@ -1,8 +1,4 @@
-// Package generated determines the MachineConfigs that the ContainerRuntimeConfigs of a cluster become. The renderer
-// writes them, and "pivotctl cluster plan" foresees them. It does no I/O.
-//
-// Names, numbers and errors are the machine-config operator's, from its pkg/controller/container-runtime-config.
-package generated
+package containerruntime
 
 import (
 	"cmp"
@@ -15,43 +11,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/containerruntime"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/problem"
 )
 
-// Owner is the kind of the owner of a generated MachineConfig.
-const Owner = "ContainerRuntimeConfig"
-
-// Sort puts ContainerRuntimeConfigs in the order in which they get their numbers: by age.
-func Sort(all []api.ContainerRuntimeConfig) {
+// SortByAge puts ContainerRuntimeConfigs in the order in which they get their numbers: by age.
+func SortByAge(all []api.ContainerRuntimeConfig) {
 	slices.SortFunc(all, func(a, b api.ContainerRuntimeConfig) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// Settings are a ContainerRuntimeConfig.
-type Settings struct {
+// ClusterConfig is a ContainerRuntimeConfig of a cluster, and the pools for which it is rendered. Numbers and errors are
+// the operator's.
+type ClusterConfig struct {
 	Object *api.ContainerRuntimeConfig
 	Pools  []string // that it selects
 	Wrong  error    // why it cannot be rendered, whatever happens to other objects
 	Notes  []string // warnings
 
-	decoded containerruntime.Config
+	decoded Config
 }
 
-// New decodes a ContainerRuntimeConfig and finds its pools.
-func New(o *api.ContainerRuntimeConfig, all []api.MachineConfigPool) *Settings {
-	s := &Settings{Object: o}
-	o.TypeMeta = metav1.TypeMeta{APIVersion: machineconfig.APIVersion, Kind: Owner}
+// NewClusterConfig decodes a ContainerRuntimeConfig and finds its pools.
+func NewClusterConfig(o *api.ContainerRuntimeConfig, all []api.MachineConfigPool) *ClusterConfig {
+	s := &ClusterConfig{Object: o}
+	o.TypeMeta = metav1.TypeMeta{APIVersion: machineconfig.APIVersion, Kind: Kind}
 	text, err := json.Marshal(o)
 	if err != nil {
 		s.Wrong = err
 		return s
 	}
-	found, report := containerruntime.Decode("", text)
+	found, report := Decode("", text)
 	var wrong []string
 	for _, p := range report {
 		if p.Severity == problem.Error {
@@ -72,14 +65,14 @@ func New(o *api.ContainerRuntimeConfig, all []api.MachineConfigPool) *Settings {
 
 // selected returns the names of the pools that a ContainerRuntimeConfig selects, sorted. The error is in the
 // operator's words.
-func selected(c containerruntime.Config, all []api.MachineConfigPool) ([]string, error) {
+func selected(c Config, all []api.MachineConfigPool) ([]string, error) {
 	if len(all) == 0 { // for Assign, no pools means that there is no cluster
 		return nil, fault.New(fault.BadInput, "could not find any MachineConfigPool set for ContainerRuntimeConfig %s", c.Name)
 	}
-	found := containerruntime.Objects{Configs: []containerruntime.Config{c}}
+	found := Objects{Configs: []Config{c}}
 	for _, p := range all {
 		if p.DeletionTimestamp == nil {
-			found.Pools = append(found.Pools, containerruntime.Pool{Name: p.Name, Labels: p.Labels})
+			found.Pools = append(found.Pools, Pool{Name: p.Name, Labels: p.Labels})
 		}
 	}
 	assigned, err := found.Assign("")
@@ -95,30 +88,30 @@ func selected(c containerruntime.Config, all []api.MachineConfigPool) ([]string,
 
 // SelectsNone reports whether a ContainerRuntimeConfig is valid, and no pool matches: then what it has generated
 // for pools that matched before must go.
-func (s *Settings) SelectsNone() bool { return s.decoded.Name != "" && len(s.Pools) == 0 }
+func (s *ClusterConfig) SelectsNone() bool { return s.decoded.Name != "" && len(s.Pools) == 0 }
 
 // Number gives a ContainerRuntimeConfig that has none its number, as an annotation of its object, and reports
 // whether it has: then the object is to be decoded again. The number stays, and is higher than those of all others
 // of its pools, so that the newest one overrides them.
-func (s *Settings) Number(all []*Settings) (changed bool, err error) {
-	if _, has := s.Object.Annotations[containerruntime.SuffixAnnotation]; has {
+func (s *ClusterConfig) Number(all []*ClusterConfig) (changed bool, err error) {
+	if _, has := s.Object.Annotations[suffixAnnotation]; has {
 		return false, nil
 	}
 	n := s.nextNumber(all)
-	if n > containerruntime.MaxSuffix {
-		return false, fault.New(fault.BadInput, "max number of supported ctrcfgs (%d) has been reached. Please delete old ctrcfgs before retrying", containerruntime.MaxSuffix+1)
+	if n > maxSuffix {
+		return false, fault.New(fault.BadInput, "max number of supported ctrcfgs (%d) has been reached. Please delete old ctrcfgs before retrying", maxSuffix+1)
 	}
 	if s.Object.Annotations == nil {
 		s.Object.Annotations = map[string]string{}
 	}
-	s.Object.Annotations[containerruntime.SuffixAnnotation] = suffix(n)
+	s.Object.Annotations[suffixAnnotation] = suffix(n)
 	return true, nil
 }
 
 // Again decodes the object once more, after a change of its annotations, and keeps the warnings.
-func (s *Settings) Again(pools []api.MachineConfigPool) error {
+func (s *ClusterConfig) Again(pools []api.MachineConfigPool) error {
 	notes := s.Notes
-	*s = *New(s.Object, pools)
+	*s = *NewClusterConfig(s.Object, pools)
 	s.Notes = notes
 	return s.Wrong
 }
@@ -133,13 +126,13 @@ func suffix(n int) string {
 
 // nextNumber returns the number after the highest one in the pools of a ContainerRuntimeConfig. A number that is refused,
 // such as 10, has no effect on others.
-func (s *Settings) nextNumber(all []*Settings) int {
+func (s *ClusterConfig) nextNumber(all []*ClusterConfig) int {
 	next := 0
 	for _, other := range all {
-		value, has := other.Object.Annotations[containerruntime.SuffixAnnotation]
+		value, has := other.Object.Annotations[suffixAnnotation]
 		n, err := strconv.Atoi("0" + value)
 		shares := slices.ContainsFunc(other.Pools, func(pool string) bool { return slices.Contains(s.Pools, pool) })
-		if has && err == nil && shares && n <= containerruntime.MaxSuffix {
+		if has && err == nil && shares && n <= maxSuffix {
 			next = max(next, n+1)
 		}
 	}
@@ -148,7 +141,7 @@ func (s *Settings) nextNumber(all []*Settings) int {
 
 // Generator generates MachineConfigs, each name once.
 type Generator struct {
-	// Base returns the files of a pool that settings may change: see Files.
+	// Base returns the files of a pool that settings may change: see BaseFiles.
 	Base func(pool string) (map[string][]byte, error)
 
 	taken map[string]string // ContainerRuntimeConfigs by the names of their MachineConfigs
@@ -156,14 +149,14 @@ type Generator struct {
 
 // MachineConfigs returns the MachineConfigs of a ContainerRuntimeConfig that has a number. One that is refused takes no name
 // from another one.
-func (g *Generator) MachineConfigs(s *Settings) ([]authored.Manifest, error) {
+func (g *Generator) MachineConfigs(s *ClusterConfig) ([]authored.Manifest, error) {
 	var all []authored.Manifest
 	for _, pool := range s.Pools {
 		files, err := g.Base(pool)
 		if err != nil && s.decoded.Settings.OverlaySize != nil {
-			return nil, fmt.Errorf("cannot read %s of the pool %s: %w", containerruntime.StoragePath, pool, err)
+			return nil, fmt.Errorf("cannot read %s of the pool %s: %w", StoragePath, pool, err)
 		}
-		rendered, err := containerruntime.Assigned{Pool: pool, Configs: []containerruntime.Config{s.decoded}}.Render(files)
+		rendered, err := Assigned{Pool: pool, Configs: []Config{s.decoded}}.Render(files)
 		if err != nil {
 			return nil, fault.New(fault.BadInput, "%w", err)
 		}
@@ -190,14 +183,14 @@ func (g *Generator) check(m authored.Manifest) error {
 		return fault.New(fault.BadInput, "%w", err)
 	}
 	if other, again := g.taken[m.Name]; again {
-		return fault.New(fault.BadInput, "its MachineConfig %s is that of the ContainerRuntimeConfig %s, too; remove the annotation %s to get another number", m.Name, other, containerruntime.SuffixAnnotation)
+		return fault.New(fault.BadInput, "its MachineConfig %s is that of the ContainerRuntimeConfig %s, too; remove the annotation %s to get another number", m.Name, other, suffixAnnotation)
 	}
 	return nil
 }
 
-// Files returns the files that settings may change, from all self-contained MachineConfigs of a pool but those that are
+// BaseFiles returns the files that settings may change, from all self-contained MachineConfigs of a pool but those that are
 // generated for the pool itself. What they have replaced must not count as the pool's own.
-func Files(whole []*authored.MachineConfig) (map[string][]byte, error) {
+func BaseFiles(whole []*authored.MachineConfig) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if len(whole) == 0 {
 		return files, nil
@@ -206,5 +199,5 @@ func Files(whole []*authored.MachineConfig) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return files, merged.AddFiles(files, containerruntime.Changes)
+	return files, merged.AddFiles(files, Changes)
 }

@@ -23,8 +23,8 @@ const dropInDir = "/etc/crio/crio.conf.d/"
 // lexical order.
 const kubeletDropIns = pinning.KubeletConfigPath + ".d/"
 
-// MaxSuffix is the highest number in a name: "-10" would sort before "-2".
-const MaxSuffix = 9
+// maxSuffix is the highest number in a name: "-10" would sort before "-2".
+const maxSuffix = 9
 
 // Changes reports whether settings may change the file at a path, or depend on it, so that Render needs it.
 func Changes(path string) bool { return path == StoragePath || strings.HasPrefix(path, dropInDir) }
@@ -41,7 +41,7 @@ type Rendered struct {
 func (a Assigned) Render(base map[string][]byte) (Rendered, error) {
 	var r Rendered
 	var problems []error
-	for _, kind := range []string{kindConfig, kindKubelet} {
+	for _, kind := range []string{Kind, kindKubelet} {
 		some := Assigned{a.Pool, slices.DeleteFunc(slices.Clone(a.Configs), func(c Config) bool { return c.kind != kind })}
 		suffixes, err := some.suffixes()
 		if err != nil {
@@ -86,11 +86,11 @@ func (a Assigned) suffixes() ([]int, error) {
 			continue
 		}
 		n, err := strconv.Atoi("0" + *c.suffix)
-		if err != nil || n > MaxSuffix || *c.suffix == "0" {
-			return nil, fmt.Errorf("cannot use %s %s: annotation %s is %q, not empty or 1 to %d", c.kind, c.Name, SuffixAnnotation, *c.suffix, MaxSuffix)
+		if err != nil || n > maxSuffix || *c.suffix == "0" {
+			return nil, fmt.Errorf("cannot use %s %s: annotation %s is %q, not empty or 1 to %d", c.kind, c.Name, suffixAnnotation, *c.suffix, maxSuffix)
 		}
 		if other, twice := taken[n]; twice {
-			return nil, fmt.Errorf("cannot use %ss %s and %s: annotation %s is %q in both", c.kind, other, c.Name, SuffixAnnotation, *c.suffix)
+			return nil, fmt.Errorf("cannot use %ss %s and %s: annotation %s is %q in both", c.kind, other, c.Name, suffixAnnotation, *c.suffix)
 		}
 		numbers[i], taken[n], next = n, c.Name, max(next, n+1)
 	}
@@ -98,8 +98,8 @@ func (a Assigned) suffixes() ([]int, error) {
 		if c.suffix != nil {
 			continue
 		}
-		if next > MaxSuffix {
-			return nil, fmt.Errorf("cannot use %s %s: max number of supported ctrcfgs (%d) has been reached for pool %s", c.kind, c.Name, MaxSuffix+1, a.Pool)
+		if next > maxSuffix {
+			return nil, fmt.Errorf("cannot use %s %s: max number of supported ctrcfgs (%d) has been reached for pool %s", c.kind, c.Name, maxSuffix+1, a.Pool)
 		}
 		numbers[i] = next
 		next++

@@ -8,7 +8,7 @@ import (
 	othertoml "github.com/pelletier/go-toml/v2"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/containerruntime"
+	"machine-pivot/internal/cluster/containerruntime"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/ignition"
 )

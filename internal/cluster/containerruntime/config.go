@@ -1,4 +1,4 @@
-// Package containerruntime converts ContainerRuntimeConfigs, the CRI-O settings that a cluster
+// Package containerruntime converts ContainerRuntimeConfigs, of files and of a cluster: the CRI-O settings that a cluster
 // administrator may change, to MachineConfigs. It does no I/O.
 //
 // Sources: the proposal "ContainerRuntimeConfig"; the type of that name in the OpenShift API; the
@@ -19,9 +19,9 @@ import (
 	"machine-pivot/internal/quantity"
 )
 
-// SuffixAnnotation holds the number in the name of the MachineConfig that is generated from a
+// suffixAnnotation holds the number in the name of the MachineConfig that is generated from a
 // ContainerRuntimeConfig; empty for the first one.
-const SuffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
+const suffixAnnotation = "machineconfiguration.openshift.io/mc-name-suffix"
 
 // Config is a ContainerRuntimeConfig, or a KubeletConfig with the one setting of kubelet that limits what a
 // ContainerRuntimeConfig sets.
@@ -62,7 +62,7 @@ func Decode(file string, data []byte) (Objects, problem.Report) {
 	var all Objects
 	report := document.Read(file, data, all.Decode)
 	if len(all.Configs)+len(all.Pools) == 0 && len(report) > 0 && !report.Failed() { // what it holds was left out
-		report.Fail("$", "it holds no %s", kindConfig)
+		report.Fail("$", "it holds no %s", Kind)
 	}
 	return all, report.In(file)
 }
@@ -79,11 +79,11 @@ func (all *Objects) decode(n document.Node) {
 		return
 	}
 	kind := n.Get("kind").Text()
-	if kind != kindConfig && kind != kindKubelet && kind != kindPool && machineconfig.LeftOut(n, kindConfig) {
+	if kind != Kind && kind != kindKubelet && kind != kindPool && machineconfig.LeftOut(n, Kind) {
 		return
 	}
-	if kind != kindConfig && kind != kindKubelet && kind != kindPool {
-		n.Get("kind").Fail("it is %s, not a %s, a %s or a %s", problem.Quoted(kind), kindConfig, kindKubelet, kindPool)
+	if kind != Kind && kind != kindKubelet && kind != kindPool {
+		n.Get("kind").Fail("it is %s, not a %s, a %s or a %s", problem.Quoted(kind), Kind, kindKubelet, kindPool)
 		return
 	}
 	n.Known("a "+kind, "apiVersion", "kind", "metadata", "spec", "status")
@@ -115,13 +115,13 @@ func checkSelects(n document.Node, pool string) {
 
 // The supported kinds.
 const (
-	kindConfig  = "ContainerRuntimeConfig"
+	Kind        = "ContainerRuntimeConfig"
 	kindKubelet = "KubeletConfig"
 	kindPool    = "MachineConfigPool"
 )
 
 func decodeConfig(c Config, metadata, spec document.Node) Config {
-	if suffix, ok := metadata.Get("annotations").Texts()[SuffixAnnotation]; ok {
+	if suffix, ok := metadata.Get("annotations").Texts()[suffixAnnotation]; ok {
 		c.suffix = &suffix
 	}
 	member, names := "containerRuntimeConfig", []string{"pidsLimit", "logLevel", "logSizeMax", "overlaySize", "defaultRuntime"}
