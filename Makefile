@@ -139,7 +139,7 @@ fuzz:
 
 # The second list is of the tests of other packages that judge a change which its own package's tests do not notice.
 CORE = ./kargs ./pivot ./rpmostree ./day2/... ./internal/hostfiles ./internal/pinning ./internal/pods ./internal/projection \
-  ./internal/ostree ./internal/osimage/merge ./internal/cluster/node ./internal/cluster/rollout ./internal/cluster/admission
+  ./internal/ostree ./internal/osimage/layer ./internal/cluster/node ./internal/cluster/rollout ./internal/cluster/admission
 JUDGES = ./test/worlds/crash ./internal/osimage ./cmd/pivot ./test/suites/fleet ./test/suites/stories
 MUTANTS ?= -n 10 -seed $(shell date -u +%Y%m%d) $(CORE)
 mutants: deps controlplane

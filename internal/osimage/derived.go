@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"machine-pivot/internal/osimage/layer"
-	"machine-pivot/internal/osimage/merge"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/sepolicy"
 )
@@ -55,16 +54,16 @@ func (i *importer) mergeLayers(ctx context.Context, base *ostree.CommitInfo, hav
 	return roots, nil
 }
 
-func (i *importer) baseTree(base *ostree.CommitInfo) (*merge.Tree, error) {
+func (i *importer) baseTree(base *ostree.CommitInfo) (*layer.Tree, error) {
 	if base == nil {
-		return merge.NewPlain(i.target), nil
+		return layer.NewPlainTree(i.target), nil
 	}
-	return merge.New(i.target, ostree.DirChecksums{Tree: base.RootTree, Meta: base.RootMeta})
+	return layer.NewTree(i.target, ostree.DirChecksums{Tree: base.RootTree, Meta: base.RootMeta})
 }
 
 // derivedLayer returns the layer that this import has read (now) or, if now is nil, the one
 // that an earlier import has kept.
-func (i *importer) derivedLayer(before keptLayer, now *layer.Derived) (*merge.Layer, error) {
+func (i *importer) derivedLayer(before keptLayer, now *layer.Derived) (*layer.Layer, error) {
 	if now != nil {
 		return now.Layer, nil
 	}
@@ -72,7 +71,7 @@ func (i *importer) derivedLayer(before keptLayer, now *layer.Derived) (*merge.La
 	if err != nil {
 		return nil, err
 	}
-	return merge.LayerFrom(merge.LayerTree{Root: ostree.DirChecksums{Tree: info.RootTree, Meta: info.RootMeta}, Part: before.part}), nil
+	return layer.From(layer.OwnTree{Root: ostree.DirChecksums{Tree: info.RootTree, Meta: info.RootMeta}, Part: before.part}), nil
 }
 
 // commitEarly makes a commit for a derived layer as soon as it is read, so that an
@@ -80,7 +79,7 @@ func (i *importer) derivedLayer(before keptLayer, now *layer.Derived) (*merge.La
 // guesses are nearly always right, but without them most objects would change later, when
 // they are labelled. Nor is it made if the layer has names that are seen on some bases only, and
 // it is not known yet whether they are on this one.
-func (i *importer) commitEarly(ctx context.Context, l *merge.Layer) (commit ostree.Checksum, made bool, err error) {
+func (i *importer) commitEarly(ctx context.Context, l *layer.Layer) (commit ostree.Checksum, made bool, err error) {
 	if i.guess == nil || i.baseLayers() > 0 && !l.OnlyOfOS() {
 		return commit, false, nil
 	}
@@ -88,7 +87,7 @@ func (i *importer) commitEarly(ctx context.Context, l *merge.Layer) (commit ostr
 	if err != nil || !whole {
 		return commit, false, err
 	}
-	commit, err = i.target.AddCommit(ctx, layerCommit(merge.LayerTree{Root: root}, ostree.Checksum{}))
+	commit, err = i.target.AddCommit(ctx, layerCommit(layer.OwnTree{Root: root}, ostree.Checksum{}))
 	return commit, err == nil, err
 }
 

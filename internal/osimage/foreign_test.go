@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/osimage/merge"
+	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/test/worlds/registry"
 )
 
@@ -35,8 +35,8 @@ func TestForeignAttributes(t *testing.T) {
 // TestMisbuilt: the hint is a remedy for the cause. Pushing an image again does not change what its build has put into it.
 func TestMisbuilt(t *testing.T) {
 	for name, err := range map[string]error{
-		"upwards":  func() error { _, err := merge.NewLayer().Kept("usr/../../x"); return err }(),
-		"too long": func() error { _, err := merge.NewLayer().Kept("usr/" + strings.Repeat("x", 300)); return err }(),
+		"upwards":  func() error { _, err := layer.New().Kept("usr/../../x"); return err }(),
+		"too long": func() error { _, err := layer.New().Kept("usr/" + strings.Repeat("x", 300)); return err }(),
 	} {
 		if hint := fault.HintOf(err); strings.Contains(hint, "again") || !strings.Contains(hint, "correct how it is built") {
 			t.Errorf("%s: %v\nhint: %s", name, err, hint)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"machine-pivot/internal/osimage/merge"
+	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/ostree"
 )
 
@@ -24,7 +24,7 @@ import (
 const rulesKey = "pivot.layer-rules"
 
 // rules is the version of the rules by which the tree of a derived layer follows from its blob. A change of
-// what package layer or merge makes of the same blob needs another version.
+// what package layer makes of the same blob needs another version.
 const rules = "2"
 
 // importerKey is the metadata key by which commits name the program that made them of a layer or an image.
@@ -42,7 +42,7 @@ type keptLayer struct {
 
 // layerCommit returns the commit for the tree of one derived layer, on an encapsulated commit or, for a plain
 // image, on none. It is reproducible: the same layer always gives the same commit.
-func layerCommit(made merge.LayerTree, base ostree.Checksum) ostree.NewCommit {
+func layerCommit(made layer.OwnTree, base ostree.Checksum) ostree.NewCommit {
 	by := rules
 	if made.Part {
 		by = rulesOn(base)

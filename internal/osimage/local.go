@@ -12,7 +12,6 @@ import (
 
 	"machine-pivot/internal/osimage/chunked"
 	"machine-pivot/internal/osimage/layer"
-	"machine-pivot/internal/osimage/merge"
 	"machine-pivot/internal/ostree"
 )
 
@@ -125,7 +124,7 @@ func (f *finder) find(file chunked.File) (ostree.ObjectName, bool) {
 		n, found = f.index.find(file)
 	}
 	if found && file.Size >= minLarge && len(f.large) < maxLarge {
-		f.large[merge.Place(file.Name)] = n.Checksum
+		f.large[layer.Place(file.Name)] = n.Checksum
 	}
 	return n, found
 }
@@ -133,13 +132,13 @@ func (f *finder) find(file chunked.File) (ostree.ObjectName, bool) {
 // expected returns the object that find has found for a large file, which probably has the file's
 // metadata, too.
 func (f *finder) expected(name string) (object ostree.Checksum, found bool) {
-	object, found = f.large[merge.Place(name)]
+	object, found = f.large[layer.Place(name)]
 	return object, found
 }
 
 // atPath looks for a file at its path in the trees.
 func (f *finder) atPath(file chunked.File) (n ostree.ObjectName, found bool) {
-	at := merge.Place(file.Name)
+	at := layer.Place(file.Name)
 	if at == "" {
 		return n, false
 	}

@@ -2,10 +2,9 @@
 // host's signature policy, and writes the image's ostree commit into a repository. Every byte
 // is verified, and no container is unpacked.
 //
-// Package imageref parses image references, package source fetches images, package layer reads
-// their layers, and package merge merges derived layers. This package combines them: it reads
-// several layers at once into one ostree.Import, writes the refs and the merge commit of
-// an ostree-native container as ostree-ext does, and reports progress.
+// Package imageref parses image references, package source fetches images, and package layer reads and
+// merges their layers. This package combines them: it reads several layers at once into one ostree.Import,
+// writes the refs and the merge commit of an ostree-native container as ostree-ext does, and reports progress.
 //
 // Formats. A legacy image (machine-os-content) is a container image with an archive
 // repository at /srv/repo; the label com.coreos.ostree-commit or the only ref names the

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/osimage/imagefault"
-	"machine-pivot/internal/osimage/merge"
 	"machine-pivot/internal/ostree"
 )
 
@@ -26,7 +25,7 @@ type NewSink interface {
 // Derived is the Content of a derived layer: an ordinary tar archive of files. The contents of
 // files go to a sink as they are read; the names are collected in Layer.
 type Derived struct {
-	Layer *merge.Layer // complete when the layer has been read
+	Layer *Layer // complete when the layer has been read
 
 	sink  NewSink
 	label func(path string, mode uint32) string
@@ -40,7 +39,7 @@ type Derived struct {
 // label that a path will have; "" is no guess. A wrong guess is corrected later, which takes
 // time.
 func NewDerived(sink NewSink, label func(path string, mode uint32) string) *Derived {
-	return &Derived{Layer: merge.NewLayer(), sink: sink, label: label}
+	return &Derived{Layer: New(), sink: sink, label: label}
 }
 
 func (d *Derived) entry(ctx context.Context, to *feeder, header *tar.Header, _ string, body io.Reader) error {
@@ -80,7 +79,7 @@ func (d *Derived) add(ctx context.Context, to *feeder, header *tar.Header, body 
 	case tar.TypeDir:
 		return d.Layer.AddDir(header.Name, ostree.DirInfo{UID: uid, GID: gid, Mode: unix.S_IFDIR | mode, Xattrs: xattrs})
 	case tar.TypeSymlink:
-		if merge.OtherName(header.Name, header.Linkname) {
+		if otherName(header.Name, header.Linkname) {
 			return nil
 		}
 		info := ostree.FileInfo{UID: uid, GID: gid, Mode: unix.S_IFLNK | 0o777, Target: header.Linkname}
@@ -99,7 +98,7 @@ func (d *Derived) addFile(ctx context.Context, to *feeder, name string, info ost
 	if err != nil {
 		return err
 	}
-	label := d.label("/"+merge.Place(name), info.Mode)
+	label := d.label("/"+Place(name), info.Mode)
 	ostree.SetLabel(xattrs, label)
 	if info.Xattrs, err = ostree.EncodeXattrs(xattrs); err != nil {
 		return err
@@ -144,7 +143,7 @@ func (d *Derived) xattrs(header *tar.Header) map[string][]byte {
 		switch value := header.PAXRecords[key]; {
 		case !ok || value == "":
 		case !ostree.KnownXattr(name):
-			d.Layer.LeaveOut(name, header.Name)
+			d.Layer.leaveOut(name, header.Name)
 		default:
 			xattrs[name] = []byte(value)
 		}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"machine-pivot/internal/osimage/imagefault"
-	"machine-pivot/internal/osimage/merge"
 )
 
 // FileSink receives the files of one layer. It is used by one goroutine at a time. Names are
@@ -35,10 +34,10 @@ func NewFiles(sink FileSink, below string) *Files { return &Files{sink, below} }
 // entry implements Content.
 func (f *Files) entry(_ context.Context, _ *feeder, header *tar.Header, name string, body io.Reader) error {
 	dir, base := path.Split(name)
-	if base == merge.Opaque {
+	if base == opaque {
 		return f.remove(path.Clean(dir))
 	}
-	if removed, ok := strings.CutPrefix(base, merge.Whiteout); ok {
+	if removed, ok := strings.CutPrefix(base, whiteout); ok {
 		return f.remove(path.Join(dir, removed))
 	}
 	name, wanted := strings.CutPrefix(name, f.below+"/")

@@ -13,7 +13,6 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/imagefault"
-	"machine-pivot/internal/osimage/merge"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
 )
@@ -91,7 +90,7 @@ func (r *Legacy) head(header *tar.Header, name string, body io.Reader) error {
 	if r.memory += len(name) + refOverhead; len(name) > maxRefLength || len(r.heads) == maxRefs || r.memory > maxRefMemory {
 		return imagefault.TooLarge("it has more than %d refs, %d bytes of them, or one with a name of more than %d bytes", maxRefs, maxRefMemory, maxRefLength)
 	}
-	if hidden, ok := strings.CutPrefix(path.Base(name), merge.Whiteout); ok {
+	if hidden, ok := strings.CutPrefix(path.Base(name), whiteout); ok {
 		r.heads[path.Join(path.Dir(name), hidden)] = head{hidden: true}
 		return nil
 	}

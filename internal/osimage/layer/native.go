@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/osimage/imagefault"
-	"machine-pivot/internal/osimage/merge"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
 )
@@ -26,7 +25,7 @@ const (
 // ObjectOf returns the object of a file of a layer with the given name: the file has its content or, if xattrs is set,
 // its extended attributes. is is false for other files of an ostree-native container.
 func ObjectOf(name string) (n ostree.ObjectName, xattrs, is bool) {
-	object, below := strings.CutPrefix(strings.TrimPrefix(path.Clean("/"+name), "/"), merge.BaseObjects)
+	object, below := strings.CutPrefix(strings.TrimPrefix(path.Clean("/"+name), "/"), baseObjects)
 	if !below {
 		return n, false, false
 	}
@@ -67,7 +66,7 @@ func NewNative(sink Sink, first bool) *Native {
 }
 
 func (t *Native) entry(ctx context.Context, to *feeder, header *tar.Header, name string, body io.Reader) error {
-	object, ok := strings.CutPrefix(name, merge.BaseObjects)
+	object, ok := strings.CutPrefix(name, baseObjects)
 	if !ok || header.Typeflag == tar.TypeDir {
 		return nil
 	}
@@ -144,7 +143,7 @@ func (t *Native) xattrs(header *tar.Header, c ostree.Checksum, body io.Reader) e
 		t.pending.data = data
 		return err
 	}
-	target, _ := strings.CutPrefix(strings.TrimPrefix(path.Clean("/"+header.Linkname), "/"), merge.BaseObjects)
+	target, _ := strings.CutPrefix(strings.TrimPrefix(path.Clean("/"+header.Linkname), "/"), baseObjects)
 	digits, ok := strings.CutSuffix(strings.Replace(target, "/", "", 1), ".file-xattrs")
 	set, err := ostree.ParseChecksum(digits)
 	data, found := t.sets[set]

@@ -9,19 +9,17 @@ import (
 	"maps"
 	"strings"
 	"testing"
-
-	"machine-pivot/internal/osimage/merge"
 )
 
 // nativePath returns the path of an object with a checksum that begins with first.
 func nativePath(first, suffix string) string {
-	return merge.BaseObjects + first + "/" + strings.Repeat("0", 62) + suffix
+	return baseObjects + first + "/" + strings.Repeat("0", 62) + suffix
 }
 
 // xattrsPath returns the path of a file-xattrs object.
 func xattrsPath(content string) string {
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
-	return merge.BaseObjects + sum[:2] + "/" + sum[2:] + ".file-xattrs"
+	return baseObjects + sum[:2] + "/" + sum[2:] + ".file-xattrs"
 }
 
 func withContent(h tar.Header, content string) tar.Header {
@@ -43,7 +41,7 @@ func TestNative(t *testing.T) {
 	sink := &fakeSink{}
 	n, err := readNative(t, sink, true,
 		tar.Header{Name: "./", Typeflag: tar.TypeDir},
-		tar.Header{Name: merge.BaseObjects + "aa/", Typeflag: tar.TypeDir},
+		tar.Header{Name: baseObjects + "aa/", Typeflag: tar.TypeDir},
 		tar.Header{Name: "sysroot/ostree/repo/config", Size: 50},
 		tar.Header{Name: nativePath("aa", ".commit"), Size: 5},
 		tar.Header{Name: nativePath("aa", ".commitmeta"), Size: 1},
@@ -104,9 +102,9 @@ func TestNativeRefuses(t *testing.T) {
 		"no commit":                     {true, []tar.Header{xattrs("11"), file("11")}},
 		"metadata that is a link":       {true, []tar.Header{{Name: nativePath("aa", ".commit"), Typeflag: tar.TypeSymlink, Linkname: "x"}}},
 		"an object of an unknown kind":  {true, []tar.Header{{Name: nativePath("aa", ".filez"), Size: 1}}},
-		"an object without a checksum":  {true, []tar.Header{{Name: merge.BaseObjects + "aa/xyz.file", Size: 1}}},
-		"a whiteout among the objects":  {true, []tar.Header{{Name: merge.BaseObjects + "aa/.wh.x"}}},
-		"a file beside the directories": {true, []tar.Header{{Name: merge.BaseObjects + "x"}}},
+		"an object without a checksum":  {true, []tar.Header{{Name: baseObjects + "aa/xyz.file", Size: 1}}},
+		"a whiteout among the objects":  {true, []tar.Header{{Name: baseObjects + "aa/.wh.x"}}},
+		"a file beside the directories": {true, []tar.Header{{Name: baseObjects + "x"}}},
 	} {
 		if _, err := readNative(t, &fakeSink{}, c.first, c.entries...); err == nil {
 			t.Errorf("%s was taken", what)

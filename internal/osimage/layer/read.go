@@ -1,18 +1,23 @@
-// Package layer reads one layer of an OS image: it decompresses the stream, and puts each
-// ostree object or file in it into a sink. It does no I/O itself and does not depend on a
-// registry.
+// Package layer reads the layers of an OS image: it decompresses a stream, and puts each ostree object or file in it into
+// a sink. It merges a base commit and its derived layers into one tree, as a container of the image sees it, and labels
+// the tree with its own SELinux policy. It does no I/O itself and does not depend on a registry.
 //
 // Formats. Streams are gzip, zstd or plain, detected by their first bytes. They contain a tar stream (ustar, PAX or
 // GNU, as read by archive/tar). In a legacy image (machine-os-content) it has files of an archive repository below
 // srv/repo. In an ostree-native container it has files as written by crates/ostree-ext/src/tar/export.rs, with extended
 // attributes in either of its two forms.
 //
+// Merge. The rules are those of ostree-ext (crates/ostree-ext/src/container/store.rs) and of libostree's checkout
+// (ostree-repo-checkout.c), except where those lose or damage files of an image; docs/dev/import.md lists the differences.
+// For a plain image the base is empty.
+//
 // Limits. A layer unpacks to at most 64 GiB, with the holes of sparse files, and has at most 16 MiB after its tar
 // stream. All layers of an import unpack to at most 256 GiB. A zstd window has at most 128 MiB, a legacy layer at most
 // 1024 refs, a file at most 1 MiB of extended attributes. Memory is bounded: four blocks of 128 KiB per layer, and four
 // more while it is decompressed, as four layers are at once. All layers of an import (Shared) have 8 batches of small
 // objects with 256 KiB each, 4 objects of at most 1 MiB, and 32 MiB of extended attributes. They have a record of each
-// object, of which there are at most 1,048,576. Larger objects are streamed.
+// object, of which there are at most 1,048,576. Larger objects are streamed. A path
+// has at most 4,095 bytes and a name 255; names take at most 40 MiB of memory.
 package layer
 
 import (

@@ -8,7 +8,6 @@ import (
 
 	"machine-pivot/internal/inflate"
 	"machine-pivot/internal/osimage/imagefault"
-	"machine-pivot/internal/osimage/merge"
 )
 
 // Limits for all layers of one import together.
@@ -43,7 +42,7 @@ type Shared struct {
 	gzips   sync.Pool     // of *inflate.Gzip
 	kept    atomic.Int64  // bytes
 	objects atomic.Int64
-	names   atomic.Int64 // bytes
+	names   nameCounter
 
 	unpacked atomic.Int64 // bytes
 }
@@ -77,7 +76,7 @@ func (f *feeder) uncount(err error) {
 	f.shared.kept.Add(-f.kept)
 	if err != nil {
 		f.shared.objects.Add(-f.objects)
-		f.shared.names.Add(-f.names)
+		f.shared.names.bytes.Add(-f.names)
 		f.shared.unpacked.Add(-f.unpacked)
 	}
 }
@@ -103,10 +102,7 @@ func (f *feeder) countObject() error {
 // countNames counts n bytes of names in derived layers.
 func (f *feeder) countNames(n int64) error {
 	f.names += n
-	if f.shared.names.Add(n) > merge.MaxNames {
-		return merge.TooManyNames()
-	}
-	return nil
+	return f.shared.names.count(n)
 }
 
 // countUnpacked counts an entry with content of size bytes, which follows the first read bytes of a

@@ -1,4 +1,4 @@
-package merge_test
+package layer_test
 
 import (
 	"bytes"

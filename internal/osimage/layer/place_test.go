@@ -1,10 +1,10 @@
-package merge_test
+package layer_test
 
 import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/osimage/merge"
+	"machine-pivot/internal/osimage/layer"
 )
 
 // TestPlace has different spellings of names by various tools.
@@ -22,13 +22,13 @@ func TestPlace(t *testing.T) {
 		{"sysroot/ostree/repo", "sysroot/ostree/repo", true}, // may be the target of hard links
 		{strings.Repeat("a", 255), strings.Repeat("a", 255), true},
 	} {
-		kept, err := merge.NewLayer().Kept(row.name)
-		if err != nil || kept != row.kept || merge.Place(row.name) != row.place {
-			t.Errorf("%q is at %q, kept: %v, %v; want %q, %v", row.name, merge.Place(row.name), kept, err, row.place, row.kept)
+		kept, err := layer.New().Kept(row.name)
+		if err != nil || kept != row.kept || layer.Place(row.name) != row.place {
+			t.Errorf("%q is at %q, kept: %v, %v; want %q, %v", row.name, layer.Place(row.name), kept, err, row.place, row.kept)
 		}
 	}
 	for _, bad := range []string{"..", "../a", "usr/../a", "usr/..", "./..", "a\x00b", "a\xff", strings.Repeat("a", 256), "usr/" + strings.Repeat("a", 256) + "/b", strings.Repeat("a/", 2048)} {
-		if _, err := merge.NewLayer().Kept(bad); err == nil {
+		if _, err := layer.New().Kept(bad); err == nil {
 			t.Errorf("%.40q: no error", bad)
 		}
 	}

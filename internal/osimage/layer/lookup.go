@@ -1,4 +1,4 @@
-package merge
+package layer
 
 import (
 	"bytes"
@@ -11,8 +11,8 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// New returns the tree of a base commit.
-func New(objects Objects, base ostree.DirChecksums) (*Tree, error) {
+// NewTree returns the tree of a base commit.
+func NewTree(objects Objects, base ostree.DirChecksums) (*Tree, error) {
 	t := &Tree{objects: objects, base: base, baseNames: nameCounter{base: true}}
 	t.root = &dir{saved: base, counter: &t.baseNames}
 	setup, err := t.prepareRoot()
@@ -23,13 +23,13 @@ func New(objects Objects, base ostree.DirChecksums) (*Tree, error) {
 	return t, err
 }
 
-// NewPlain returns an empty tree, for an image with the whole OS in its layers.
-func NewPlain(objects Objects) *Tree {
+// NewPlainTree returns an empty tree, for an image with the whole OS in its layers.
+func NewPlainTree(objects Objects) *Tree {
 	return &Tree{objects: objects, root: implied(0, 0), nonUsr: true}
 }
 
-// LayerFrom returns a layer that an earlier import has kept.
-func LayerFrom(tree LayerTree) *Layer { return &Layer{root: &dir{saved: tree.Root}, part: tree.Part} }
+// From returns a layer that an earlier import has kept.
+func From(tree OwnTree) *Layer { return &Layer{root: &dir{saved: tree.Root}, part: tree.Part} }
 
 // kept reports whether the layer is from an earlier import.
 func (l *Layer) kept() bool { return l.root.saved != (ostree.DirChecksums{}) }

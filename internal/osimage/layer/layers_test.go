@@ -1,4 +1,4 @@
-package merge_test
+package layer_test
 
 import (
 	"archive/tar"
@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/osimage/merge"
+	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/ostree"
 )
 
 // merged merges layers of items on one that has what a bootable tree needs.
-func merged(t *testing.T, store *memory, layers ...[]item) (merge.Result, error) {
+func merged(t *testing.T, store *memory, layers ...[]item) (layer.Merged, error) {
 	t.Helper()
-	tree := merge.NewPlain(store)
+	tree := layer.NewPlainTree(store)
 	for _, items := range append([][]item{system()}, layers...) {
 		l, err := read(t, store, items)
 		if err == nil {
@@ -66,16 +66,16 @@ func TestPatternOfDirectories(t *testing.T) {
 // TestMemory: each name of a layer counts, whatever it is, so that a limit holds for layers of many names.
 func TestMemory(t *testing.T) {
 	const names, least = 1000, 160
-	for kind, add := range map[string]func(l *merge.Layer, name string) error{
-		"directories": func(l *merge.Layer, name string) error { return l.AddDir(name, ostree.DirInfo{Mode: 0o755}) },
-		"files":       func(l *merge.Layer, name string) error { _, err := l.AddFile(name, 0, 0, false); return err },
-		"links":       func(l *merge.Layer, name string) error { return l.AddLink(name, "usr/target", 0, 0) },
-		"hidden": func(l *merge.Layer, name string) error {
+	for kind, add := range map[string]func(l *layer.Layer, name string) error{
+		"directories": func(l *layer.Layer, name string) error { return l.AddDir(name, ostree.DirInfo{Mode: 0o755}) },
+		"files":       func(l *layer.Layer, name string) error { _, err := l.AddFile(name, 0, 0, false); return err },
+		"links":       func(l *layer.Layer, name string) error { return l.AddLink(name, "usr/target", 0, 0) },
+		"hidden": func(l *layer.Layer, name string) error {
 			_, err := l.AddFile("sysroot/ostree/"+name, 0, 0, false)
 			return err
 		},
 	} {
-		l := merge.NewLayer()
+		l := layer.New()
 		for n := range names {
 			if err := add(l, fmt.Sprintf("usr/%d", n)); err != nil {
 				t.Fatal(err)
@@ -110,7 +110,7 @@ func TestChainOfLinks(t *testing.T) {
 		{{"usr/c", "usr/lib/os-release"}, {"usr/b", "usr/c"}, {"usr/a", "usr/b"}},
 		{{"usr/a", "usr/b"}, {"usr/b", "usr/c"}, {"usr/c", "usr/own"}},
 	} {
-		l := merge.NewLayer()
+		l := layer.New()
 		set, err := l.AddFile("usr/own", 0, 0, false)
 		if err != nil {
 			t.Fatal(err)
@@ -122,7 +122,7 @@ func TestChainOfLinks(t *testing.T) {
 			}
 		}
 		l.Complete()
-		tree := merge.NewPlain(store)
+		tree := layer.NewPlainTree(store)
 		lower, err := read(t, store, system())
 		if err == nil {
 			err = tree.Add(lower)
@@ -151,10 +151,10 @@ func TestChainOfLinks(t *testing.T) {
 // TestLongestPath: a path may have as many bytes as a host can store, and no more.
 func TestLongestPath(t *testing.T) {
 	path := strings.Repeat("a/", 2047) + "a" // 4095 bytes
-	if _, err := merge.NewLayer().Kept(path); err != nil {
+	if _, err := layer.New().Kept(path); err != nil {
 		t.Error(err)
 	}
-	if _, err := merge.NewLayer().Kept(path + "a"); err == nil {
+	if _, err := layer.New().Kept(path + "a"); err == nil {
 		t.Error("one byte more is taken")
 	}
 }
@@ -171,12 +171,12 @@ func TestNotedAttributes(t *testing.T) {
 		"mode":  {ostree.DirInfo{Mode: 0o700}, "has 0700 and 0:0"},
 	} {
 		store := newMemory()
-		tree := merge.NewPlain(store)
+		tree := layer.NewPlainTree(store)
 		lower, err := read(t, store, append(system(), item{"usr/share", "", tar.TypeDir}))
 		if err == nil {
 			err = tree.Add(lower)
 		}
-		l := merge.NewLayer()
+		l := layer.New()
 		if err == nil {
 			err = l.AddDir("usr/share", c.info)
 		}
@@ -198,7 +198,7 @@ func TestForeign(t *testing.T) {
 	meta, _ := store.AddDirInfo(t.Context(), ostree.DirInfo{Mode: 0o755})
 	empty, _ := store.AddDirectory(t.Context(), &ostree.Directory{})
 	root, _ := store.AddDirectory(t.Context(), &ostree.Directory{Dirs: map[string]ostree.DirChecksums{"usr": {Tree: empty, Meta: meta}}})
-	tree, err := merge.New(store, ostree.DirChecksums{Tree: root, Meta: meta})
+	tree, err := layer.NewTree(store, ostree.DirChecksums{Tree: root, Meta: meta})
 	if err != nil {
 		t.Fatal(err)
 	}

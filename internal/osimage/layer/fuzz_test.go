@@ -1,4 +1,4 @@
-package merge_test
+package layer_test
 
 import (
 	"archive/tar"
@@ -16,7 +16,6 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage/layer"
-	"machine-pivot/internal/osimage/merge"
 )
 
 // FuzzMerge builds layers of a few names in any order, and compares the merged tree with a model that consists of paths
@@ -27,7 +26,7 @@ func FuzzMerge(f *testing.F) {
 	f.Add([]byte{10, 60, 110, 160, 255, 210, 12, 62, 112, 255, 162, 212, 14, 64})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		store := newMemory()
-		tree, want := merge.NewPlain(store), newModel()
+		tree, want := layer.NewPlainTree(store), newModel()
 		layers := append([][]item{system()}, itemsOf(data)...)
 		for _, items := range layers {
 			l, err := read(t, store, items)
@@ -92,7 +91,7 @@ func itemsOf(data []byte) [][]item {
 }
 
 // read reads a layer with package layer.
-func read(t *testing.T, store *memory, items []item) (*merge.Layer, error) {
+func read(t *testing.T, store *memory, items []item) (*layer.Layer, error) {
 	t.Helper()
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

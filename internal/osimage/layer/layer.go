@@ -1,4 +1,4 @@
-package merge
+package layer
 
 import (
 	"iter"
@@ -35,8 +35,8 @@ type link struct {
 	later        *file // what it has there in the end, for a link that had nothing
 }
 
-// NewLayer returns a layer without entries.
-func NewLayer() *Layer {
+// New returns a layer without entries.
+func New() *Layer {
 	return &Layer{root: implied(0, 0), hidden: map[string]*file{}}
 }
 
@@ -52,8 +52,8 @@ type foreign struct {
 	name, first string // of the first attribute, and of its file
 }
 
-// LeaveOut notes that a file of the layer loses an attribute that Linux does not have.
-func (l *Layer) LeaveOut(attribute, file string) {
+// leaveOut notes that a file of the layer loses an attribute that Linux does not have.
+func (l *Layer) leaveOut(attribute, file string) {
 	if l.foreign.number++; l.foreign.number == 1 {
 		l.foreign.name, l.foreign.first = attribute, file
 	}
@@ -232,7 +232,7 @@ func (l *Layer) Complete() {
 
 // byPath reports whether the target of a hard link is named by its path, which leads to another file in each
 // image. An object of the base is named by its checksum.
-func (k link) byPath() bool { return !strings.HasPrefix(k.target, BaseObjects) }
+func (k link) byPath() bool { return !strings.HasPrefix(k.target, baseObjects) }
 
 // OnlyOfOS reports whether all top-level names of a complete layer are part of every ostree host.
 func (l *Layer) OnlyOfOS() bool {

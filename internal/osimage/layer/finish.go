@@ -1,4 +1,4 @@
-package merge
+package layer
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 	"machine-pivot/internal/sepolicy"
 )
 
-// Result is a merged tree in the repository, not yet kept by a commit.
-type Result struct {
+// Merged is a merged tree in the repository, not yet kept by a commit.
+type Merged struct {
 	Root   ostree.DirChecksums
-	Layers []LayerTree
+	Layers []OwnTree
 	Notes  []string // for people
 }
 
-// LayerTree is a layer's own tree, whiteouts included.
-type LayerTree struct {
+// OwnTree is a layer's own tree, whiteouts included.
+type OwnTree struct {
 	Root ostree.DirChecksums // zero if Lower is set: it is not added
 	// Part means that the tree lacks what is not seen on the base of the merged tree.
 	Part bool
@@ -31,26 +31,26 @@ type LayerTree struct {
 // Finish checks the merged tree, labels it and the layers with the tree's SELinux policy, and
 // adds both to the import. guessed is the policy with which labels were guessed (AddFile), or
 // nil. If it equals the tree's policy, files with a guessed label are not looked up again.
-func (t *Tree) Finish(ctx context.Context, guessed *sepolicy.Contexts) (Result, error) {
+func (t *Tree) Finish(ctx context.Context, guessed *sepolicy.Contexts) (Merged, error) {
 	if err := t.removeEmpty("usr/etc", "hostname", "resolv.conf"); err != nil {
-		return Result{}, err
+		return Merged{}, err
 	}
 	if err := t.noteVarFiles(); err != nil {
-		return Result{}, err
+		return Merged{}, err
 	}
 	if len(t.layers) > 0 { // otherwise the tree is that of the base, unchanged
 		if err := t.check(); err != nil {
-			return Result{}, err
+			return Merged{}, err
 		}
 		if err := t.labelAll(ctx, guessed); err != nil {
-			return Result{}, err
+			return Merged{}, err
 		}
 	}
-	var r Result
+	var r Merged
 	for _, l := range t.layers {
 		made, err := l.tree(ctx, t.objects)
 		if err != nil {
-			return Result{}, err
+			return Merged{}, err
 		}
 		r.Layers = append(r.Layers, made)
 	}
@@ -148,8 +148,8 @@ func (l *Layer) Write(ctx context.Context, objects Objects, label func(path stri
 }
 
 // tree adds the tree of a merged layer to the objects, unless it has files of lower layers.
-func (l *Layer) tree(ctx context.Context, objects Objects) (LayerTree, error) {
-	made := LayerTree{Part: l.part, Lower: l.lower}
+func (l *Layer) tree(ctx context.Context, objects Objects) (OwnTree, error) {
+	made := OwnTree{Part: l.part, Lower: l.lower}
 	if l.written == nil && !l.lower {
 		root, err := l.root.write(ctx, objects)
 		if err != nil {

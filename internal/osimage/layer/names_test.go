@@ -1,4 +1,4 @@
-package merge_test
+package layer_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/osimage/merge"
+	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/ostree"
 )
 
@@ -14,7 +14,7 @@ import (
 func TestNamesOfKeptLayers(t *testing.T) {
 	objects := newMemory()
 	kept := func(number int) ostree.DirChecksums {
-		l := merge.NewLayer()
+		l := layer.New()
 		for _, name := range []string{"usr/lib/modules/1/vmlinuz", "usr/lib/os-release"} {
 			set, err := l.AddFile(name, 0, 0, false)
 			if err != nil {
@@ -38,9 +38,9 @@ func TestNamesOfKeptLayers(t *testing.T) {
 	objects.files[ostree.Checksum{1}] = memoryFile{}
 	roots := []ostree.DirChecksums{kept(0), kept(1), kept(2)}
 	try := func(layers int) error {
-		tree := merge.NewPlain(objects)
+		tree := layer.NewPlainTree(objects)
 		for _, root := range roots[:layers] {
-			if err := tree.Add(merge.LayerFrom(merge.LayerTree{Root: root})); err != nil {
+			if err := tree.Add(layer.From(layer.OwnTree{Root: root})); err != nil {
 				return err
 			}
 		}
@@ -75,11 +75,11 @@ func TestNamesOfTheBase(t *testing.T) {
 	try := func(dirs int) error { // of ten files each, in directories of ten
 		usr := directory(0, dirs/10, directory(0, 10, directory(10, 0, ostree.Checksum{})))
 		root, _ := objects.AddDirectory(t.Context(), &ostree.Directory{Dirs: map[string]ostree.DirChecksums{"usr": {Tree: usr, Meta: meta}}})
-		tree, err := merge.New(objects, ostree.DirChecksums{Tree: root, Meta: meta})
+		tree, err := layer.NewTree(objects, ostree.DirChecksums{Tree: root, Meta: meta})
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := merge.NewLayer()
+		l := layer.New()
 		for name, content := range map[string]string{
 			"config": "SELINUX=enforcing\nSELINUXTYPE=small\n", "small/policy/policy.33": "binary",
 			"small/contexts/files/file_contexts": "/.* system_u:object_r:default_t:s0\n",

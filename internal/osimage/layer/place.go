@@ -1,4 +1,4 @@
-package merge
+package layer
 
 import (
 	"path"
@@ -21,8 +21,8 @@ const (
 // may write an entry for either name.
 const objectStore = "sysroot/ostree"
 
-// BaseObjects is the prefix of the paths of these objects.
-const BaseObjects = objectStore + "/repo/objects/"
+// baseObjects is the prefix of the paths of these objects.
+const baseObjects = objectStore + "/repo/objects/"
 
 // placeOf returns the path in a commit's tree for an entry of a layer; "" is the root. kept is
 // false for an entry that is not part of a commit. Such an entry below objectStore may still
@@ -35,7 +35,7 @@ func placeOf(name string) (at string, kept bool, err error) {
 	switch {
 	case at == objectStore || strings.HasPrefix(at, objectStore+"/"):
 		return at, false, nil
-	case top == "etc", top == Whiteout+"etc":
+	case top == "etc", top == whiteout+"etc":
 		return "usr/" + at, true, nil
 	case isRuntime(top):
 		return at, !below, nil
@@ -85,18 +85,18 @@ func isRuntime(top string) bool {
 func isOfOS(top string) bool { return top == "usr" || top == "var" || isRuntime(top) }
 
 // Whiteouts (the OCI image specification, "layer"): a regular file with this prefix in its name removes the file with
-// the rest of the name. A file with the name Opaque removes everything that lower layers have in its directory.
+// the rest of the name. A file with the name .wh..wh..opq removes everything that lower layers have in its directory.
 const (
-	Whiteout = ".wh."
-	Opaque   = Whiteout + Whiteout + ".opq"
+	whiteout = ".wh."
+	opaque   = whiteout + whiteout + ".opq"
 )
 
-func isWhiteout(name string) bool { return strings.HasPrefix(name, Whiteout) }
+func isWhiteout(name string) bool { return strings.HasPrefix(name, whiteout) }
 
 // removed returns the name that a whiteout removes, or "" if the file is another marker of a
 // container tool, such as the opaque marker.
 func removed(name string) (string, error) {
-	name = strings.TrimPrefix(name, Whiteout)
+	name = strings.TrimPrefix(name, whiteout)
 	switch {
 	case name == "", name == ".", name == "..":
 		return "", imagefault.Misbuilt("a whiteout of %q", name)
@@ -108,9 +108,9 @@ func removed(name string) (string, error) {
 
 func isLink(mode uint32) bool { return mode&unix.S_IFMT == unix.S_IFLNK }
 
-// OtherName reports whether a symbolic link leads to the other name of its own place in a commit, as /etc/x to /usr/etc/x.
+// otherName reports whether a symbolic link leads to the other name of its own place in a commit, as /etc/x to /usr/etc/x.
 // Such a link is no entry: what is at the place already has both names, and the link would replace it by itself.
-func OtherName(name, target string) bool {
+func otherName(name, target string) bool {
 	from := path.Join("/", name)
 	if !path.IsAbs(target) {
 		target = path.Join(path.Dir(from), target)

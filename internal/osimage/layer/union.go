@@ -1,4 +1,4 @@
-package merge
+package layer
 
 import (
 	"fmt"
@@ -116,7 +116,7 @@ func (o onto) resolve(k link, todo map[*file]link) (err error) {
 }
 
 func (o onto) findLower(at string) (*file, error) {
-	if object, ok := strings.CutPrefix(at, BaseObjects); ok {
+	if object, ok := strings.CutPrefix(at, baseObjects); ok {
 		return o.baseObject(object)
 	}
 	return o.lookUp(at)
@@ -171,7 +171,7 @@ func (o onto) merge(from, into *dir, at string) error {
 // files of the layer are added: a whiteout affects lower layers only, regardless of the order
 // of entries.
 func (o onto) whiteouts(from, into *dir, at string) error {
-	if f := from.files[Opaque]; f != nil && !f.link {
+	if f := from.files[opaque]; f != nil && !f.link {
 		clear(into.files)
 		clear(into.dirs)
 		info, err := from.attributes(o.objects)

@@ -1,15 +1,4 @@
-// Package merge merges a base commit and its derived layers into one tree, as a container of the image sees it, and
-// labels the tree with its own SELinux policy. For a plain image the base is empty.
-//
-// Package layer reads the layers and stores their contents; this package handles names,
-// attributes and checksums only. The rules are those of ostree-ext
-// (crates/ostree-ext/src/container/store.rs) and of libostree's checkout
-// (ostree-repo-checkout.c), except where those lose or damage files of an image;
-// docs/dev/import.md lists the differences.
-//
-// Limits. A path has at most 4,095 bytes and a name 255. Memory grows with the number of
-// names, not with the size of the files; the caller bounds it by Layer.Memory.
-package merge
+package layer
 
 import (
 	"context"

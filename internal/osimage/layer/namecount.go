@@ -1,4 +1,4 @@
-package merge
+package layer
 
 import (
 	"sync/atomic"
@@ -7,13 +7,13 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// MaxNames bounds the memory of the names in derived layers, in bytes, whether they are read now or an
+// maxNames bounds the memory of the names in derived layers, in bytes, whether they are read now or an
 // earlier import has kept them. It is enough for about 180,000 files; large systems have half of that number.
-const MaxNames = 40 << 20
+const maxNames = 40 << 20
 
 // maxBaseNames bounds the memory of the names of the base that are loaded, in bytes. All of them are if a layer
 // changes the SELinux policy. A few directories that refer to each other many times have more than that.
-const maxBaseNames = 2 * MaxNames
+const maxBaseNames = 2 * maxNames
 
 // nameCounter counts the memory of the names in the layers of a merge, or of those of its base. It is used by
 // several goroutines.
@@ -28,8 +28,8 @@ func (c *nameCounter) count(n int64) error {
 	case c == nil:
 	case c.base && c.bytes.Add(n) > maxBaseNames:
 		return imagefault.TooLarge("its base is labelled by another SELinux policy, and the names in it take more than %d bytes of memory", maxBaseNames)
-	case !c.base && c.bytes.Add(n) > MaxNames:
-		return TooManyNames()
+	case !c.base && c.bytes.Add(n) > maxNames:
+		return imagefault.TooLarge("the names in its derived layers take more than %d bytes of memory", maxNames)
 	}
 	return nil
 }
@@ -44,9 +44,4 @@ func (c *nameCounter) countSaved(d *ostree.Directory) error {
 		n += dirMemory + int64(len(name))
 	}
 	return c.count(n)
-}
-
-// TooManyNames returns the error for an image with names beyond MaxNames.
-func TooManyNames() error {
-	return imagefault.TooLarge("the names in its derived layers take more than %d bytes of memory", MaxNames)
 }
