@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"sync"
 
-	"machine-pivot/internal/osimage/chunked"
+	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/ostree"
 )
 
@@ -30,7 +30,7 @@ const (
 )
 
 // find returns an object with the content of a file.
-func (x *contentIndex) find(file chunked.File) (n ostree.ObjectName, found bool) {
+func (x *contentIndex) find(file layer.ChunkedFile) (n ostree.ObjectName, found bool) {
 	if file.Size < minIndexed {
 		return n, false
 	}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/osimage/chunked"
 	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/ostree"
 )
@@ -105,7 +104,7 @@ func (l *localContent) finder(ctx context.Context, derived bool) *finder {
 }
 
 // find returns an object of the repository that has the content of a file.
-func (f *finder) find(file chunked.File) (ostree.ObjectName, bool) {
+func (f *finder) find(file layer.ChunkedFile) (ostree.ObjectName, bool) {
 	if f.ctx.Err() != nil {
 		return ostree.ObjectName{}, false
 	}
@@ -137,7 +136,7 @@ func (f *finder) expected(name string) (object ostree.Checksum, found bool) {
 }
 
 // atPath looks for a file at its path in the trees.
-func (f *finder) atPath(file chunked.File) (n ostree.ObjectName, found bool) {
+func (f *finder) atPath(file layer.ChunkedFile) (n ostree.ObjectName, found bool) {
 	at := layer.Place(file.Name)
 	if at == "" {
 		return n, false

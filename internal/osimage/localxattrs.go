@@ -6,7 +6,7 @@ import (
 	"io"
 	"sync"
 
-	"machine-pivot/internal/osimage/chunked"
+	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/ostree"
 )
 
@@ -29,7 +29,7 @@ const maxXattrSets = 2 << 20
 const xattrSet ostree.ObjectType = 9
 
 // find returns the name of the set that a file has as its content: one that is known, or that of an object.
-func (x *xattrSets) find(file chunked.File, of ostree.Checksum) (ostree.ObjectName, bool) {
+func (x *xattrSets) find(file layer.ChunkedFile, of ostree.Checksum) (ostree.ObjectName, bool) {
 	name := ostree.ObjectName{Checksum: file.Digest, Type: xattrSet}
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/osimage/chunked"
 	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/osimage/source"
@@ -48,7 +47,7 @@ func (i *importer) newPartReader(have present) *partReader {
 		return nil
 	}
 	for n, l := range i.source.Layers {
-		if _, found, _ := chunked.Locate(l.Annotations, l.Size); found && !have.layers[n] {
+		if _, found, _ := layer.LocateChunked(l.Annotations, l.Size); found && !have.layers[n] {
 			if local := newLocalContent(i.repo, i.target); local != nil {
 				return &partReader{layerReader: &i.layerReader, local: local, tables: semaphore.NewWeighted(maxTables)}
 			}
@@ -65,7 +64,7 @@ func (r *partReader) read(ctx context.Context, n int, content func() layer.Conte
 		return false, nil
 	}
 	l := r.source.Layers[n]
-	at, found, err := chunked.Locate(l.Annotations, l.Size)
+	at, found, err := layer.LocateChunked(l.Annotations, l.Size)
 	if !found {
 		return false, nil
 	}
@@ -117,7 +116,7 @@ func (r *partReader) doubt(n int, err error) {
 }
 
 // try reads the nth layer. done is false if fetching it whole is no worse.
-func (r *partReader) try(ctx context.Context, n int, at chunked.Location, content func() layer.Content, shared *layer.Shared, count *partMeter) (done bool, err error) {
+func (r *partReader) try(ctx context.Context, n int, at layer.ChunkedLocation, content func() layer.Content, shared *layer.Shared, count *partMeter) (done bool, err error) {
 	found := r.local.finder(ctx, n >= r.baseLayers())
 	contents, err := r.contents(ctx, n, at, found, count)
 	if err != nil {
@@ -145,14 +144,14 @@ func (r *partReader) try(ctx context.Context, n int, at chunked.Location, conten
 }
 
 // contents fetches the table of a layer, and looks for the local content.
-func (r *partReader) contents(ctx context.Context, n int, at chunked.Location, found *finder, count *partMeter) (*chunked.Contents, error) {
+func (r *partReader) contents(ctx context.Context, n int, at layer.ChunkedLocation, found *finder, count *partMeter) (*layer.Chunked, error) {
 	spans := spansOf(at.Spans())
 	for _, s := range spans {
 		count.plan(s.To - s.From)
 		r.spent.Add(s.To - s.From)
 	}
 	from := r.source.ReadParts(ctx, n, count, spans)
-	contents, err := chunked.Read(at, from, found.find)
+	contents, err := layer.ReadChunked(at, from, found.find)
 	return contents, errors.Join(err, from.Close())
 }
 
@@ -170,7 +169,7 @@ func (r *partReader) worthIt(size, cost int64) bool {
 	return worth
 }
 
-func spansOf(spans []chunked.Span) []source.Span {
+func spansOf(spans []layer.Span) []source.Span {
 	converted := make([]source.Span, len(spans))
 	for i, s := range spans {
 		converted[i] = source.Span(s)

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"machine-pivot/internal/osimage/chunked"
 	"machine-pivot/internal/osimage/imageref"
+	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/osimage/source"
 )
 
@@ -26,7 +26,7 @@ func blobRef(digest string) string { return blobRefs + escapeRef(digest) }
 // with another table or diff ID, and must not get this content. So this ref is for images that say the same, until the
 // image is deployed (Keep): who boots it believes it. It is "" for a layer that cannot be read by parts.
 func partRef(l source.Layer) string {
-	table := chunked.TableDigest(l.Annotations)
+	table := layer.TableDigest(l.Annotations)
 	if table == "" || l.DiffID == "" {
 		return ""
 	}

@@ -25,7 +25,7 @@ func bundleMediaTypes() []string {
 type bundleClaim struct {
 	Digest string // of the manifest, sha256:…
 	// Names are what the signature says the image is called, as repository or reference: the name of the
-	// statement's subject, and its annotation NameAnnotation. cosign writes no name by itself.
+	// statement's subject, and its annotation nameAnnotation. cosign writes no name by itself.
 	Names []string
 }
 

@@ -86,7 +86,6 @@ var importTable = map[string]rule{
 	"osimage/imageref":   {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"osimage/source":     {ours: []string{"osimage/imageref", "osimage/imagefault", "fault", "guard", "hostfiles", "inflate", "input", "retry", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"osimage/layer":      {ours: []string{"sepolicy", "osimage/imagefault", "ostree", "selinux", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
-	"osimage/chunked":    {ours: []string{"osimage/imagefault", "ostree", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/bootc":      {ours: []string{"ostree", "osimage/imageref", "kargs", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"rpmrepo":            {ours: []string{"guard", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"net"})},
 	"osimage/imagefault": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},

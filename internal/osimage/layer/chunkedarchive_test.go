@@ -1,4 +1,4 @@
-package chunked_test
+package layer_test
 
 import (
 	"archive/tar"
@@ -12,26 +12,26 @@ import (
 
 	"go.podman.io/image/v5/pkg/compression"
 
-	"machine-pivot/internal/osimage/chunked"
+	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/test/tools/sample"
 )
 
 // layer is a layer as podman writes it.
-type layer struct {
+type blobLayer struct {
 	archive, blob []byte
 	annotations   map[string]string
 	contents      map[string][]byte
 }
 
-// newLayer returns a layer with files of some sizes in bytes, or of many, and all that may be between them.
-func newLayer(t testing.TB, files int, sizes ...int) layer {
+// newBlobLayer returns a layer with files of some sizes in bytes, or of many, and all that may be between them.
+func newBlobLayer(t testing.TB, files int, sizes ...int) blobLayer {
 	t.Helper()
 	if len(sizes) == 0 {
 		sizes = []int{1, 511, 512, 513, 10_000, 300_000}
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	l := layer{annotations: map[string]string{}, contents: map[string][]byte{}}
+	l := blobLayer{annotations: map[string]string{}, contents: map[string][]byte{}}
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	add := func(h tar.Header, body []byte) {
@@ -74,7 +74,7 @@ func newLayer(t testing.TB, files int, sizes ...int) layer {
 }
 
 // compress compresses the archive.
-func (l *layer) compress(t testing.TB) {
+func (l *blobLayer) compress(t testing.TB) {
 	t.Helper()
 	var blob bytes.Buffer
 	fastest := 1 // the default level takes 70 MB
@@ -89,7 +89,7 @@ func (l *layer) compress(t testing.TB) {
 }
 
 // withoutSkeleton returns the layer as older builders describe it.
-func (l layer) withoutSkeleton() layer {
+func (l blobLayer) withoutSkeleton() blobLayer {
 	annotations := map[string]string{}
 	for key, value := range l.annotations {
 		if key != "io.github.containers.zstd-chunked.tarsplit-position" {
@@ -101,7 +101,7 @@ func (l layer) withoutSkeleton() layer {
 }
 
 // fetch returns spans of the blob, and counts their bytes.
-func (l layer) fetch(spans []chunked.Span, count *int64) io.ReadCloser {
+func (l blobLayer) fetch(spans []layer.Span, count *int64) io.ReadCloser {
 	var all []io.Reader
 	for _, s := range spans {
 		all = append(all, bytes.NewReader(l.blob[s.From:s.To]))
@@ -113,9 +113,9 @@ func (l layer) fetch(spans []chunked.Span, count *int64) io.ReadCloser {
 // host has contents of a layer as objects, with the checksums of the contents.
 type host map[ostree.ObjectName][]byte
 
-// find is for chunked.Read. It finds a content of the layer if has says so.
-func (h host) find(l layer, has func(name string) bool) func(chunked.File) (ostree.ObjectName, bool) {
-	return func(f chunked.File) (ostree.ObjectName, bool) {
+// find is for layer.ReadChunked. It finds a content of the layer if has says so.
+func (h host) find(l blobLayer, has func(name string) bool) func(layer.ChunkedFile) (ostree.ObjectName, bool) {
+	return func(f layer.ChunkedFile) (ostree.ObjectName, bool) {
 		n := ostree.ObjectName{Checksum: f.Digest, Type: ostree.File}
 		if !has(f.Name) {
 			return ostree.ObjectName{}, false
@@ -134,13 +134,13 @@ func (h host) open(n ostree.ObjectName) (io.ReadCloser, error) {
 }
 
 // read reads the archive by parts, and returns the number of fetched bytes too.
-func (l layer) read(has func(name string) bool, cost int64) (archive []byte, fetched int64, err error) {
-	at, found, err := chunked.Locate(l.annotations, int64(len(l.blob)))
+func (l blobLayer) read(has func(name string) bool, cost int64) (archive []byte, fetched int64, err error) {
+	at, found, err := layer.LocateChunked(l.annotations, int64(len(l.blob)))
 	if err != nil || !found {
 		return nil, 0, fmt.Errorf("not found: %w", err)
 	}
 	h := host{}
-	contents, err := chunked.Read(at, l.fetch(at.Spans(), &fetched), h.find(l, has))
+	contents, err := layer.ReadChunked(at, l.fetch(at.Spans(), &fetched), h.find(l, has))
 	if err != nil {
 		return nil, fetched, err
 	}
@@ -153,11 +153,11 @@ func (l layer) read(has func(name string) bool, cost int64) (archive []byte, fet
 	return archive, fetched, errors.Join(err, stream.Close())
 }
 
-// TestArchive: whatever the host has, and whatever a span costs, the archive is the same.
-func TestArchive(t *testing.T) {
-	l := newLayer(t, 100)
+// TestChunkedArchive: whatever the host has, and whatever a span costs, the archive is the same.
+func TestChunkedArchive(t *testing.T) {
+	l := newBlobLayer(t, 100)
 	random := rand.New(rand.NewPCG(3, 4))
-	for form, l := range map[string]layer{"with a skeleton": l, "without": l.withoutSkeleton()} {
+	for form, l := range map[string]blobLayer{"with a skeleton": l, "without": l.withoutSkeleton()} {
 		for _, percent := range []int{0, 5, 50, 95, 100} {
 			last := int64(0)
 			for _, cost := range []int64{0, 300, 20_000, 1 << 40} {
@@ -180,18 +180,18 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// TestSpans: neighbours are fetched together, and a span has no byte that is not needed unless that
+// TestChunkedSpans: neighbours are fetched together, and a span has no byte that is not needed unless that
 // saves a span.
-func TestSpans(t *testing.T) {
-	l := newLayer(t, 100)
-	at, _, err := chunked.Locate(l.annotations, int64(len(l.blob)))
+func TestChunkedSpans(t *testing.T) {
+	l := newBlobLayer(t, 100)
+	at, _, err := layer.LocateChunked(l.annotations, int64(len(l.blob)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	spans := func(cost int64) (spans int, size int64) {
 		var fetched int64
 		has := func(name string) bool { return len(l.contents[name])%2 == 0 }
-		contents, err := chunked.Read(at, l.fetch(at.Spans(), &fetched), host{}.find(l, has))
+		contents, err := layer.ReadChunked(at, l.fetch(at.Spans(), &fetched), host{}.find(l, has))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,12 +214,12 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestDamage: a damaged part never gives another archive without an error, since these frames have
+// TestChunkedDamage: a damaged part never gives another archive without an error, since these frames have
 // checksums.
-func TestDamage(t *testing.T) {
-	whole := newLayer(t, 30)
+func TestChunkedDamage(t *testing.T) {
+	whole := newBlobLayer(t, 30)
 	has := func(name string) bool { return len(name)%2 == 0 }
-	for _, l := range []layer{whole, whole.withoutSkeleton()} {
+	for _, l := range []blobLayer{whole, whole.withoutSkeleton()} {
 		for at := 0; at < len(l.blob); at += sample.Step(7) * (1 + len(l.blob)/500) {
 			d := l
 			d.blob = bytes.Clone(l.blob)
@@ -237,10 +237,10 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestLocalChanges: an object that has become shorter, or cannot be opened, is an error.
-func TestLocalChanges(t *testing.T) {
-	l := newLayer(t, 10)
-	at, _, err := chunked.Locate(l.annotations, int64(len(l.blob)))
+// TestChunkedLocalChanges: an object that has become shorter, or cannot be opened, is an error.
+func TestChunkedLocalChanges(t *testing.T) {
+	l := newBlobLayer(t, 10)
+	at, _, err := layer.LocateChunked(l.annotations, int64(len(l.blob)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestLocalChanges(t *testing.T) {
 	} {
 		var fetched int64
 		h := host{}
-		contents, err := chunked.Read(at, l.fetch(at.Spans(), &fetched), h.find(l, func(string) bool { return true }))
+		contents, err := layer.ReadChunked(at, l.fetch(at.Spans(), &fetched), h.find(l, func(string) bool { return true }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,4 +269,4 @@ func TestLocalChanges(t *testing.T) {
 	}
 }
 
-func (l layer) diffID() string { return fmt.Sprintf("sha256:%x", sha256.Sum256(l.archive)) }
+func (l blobLayer) diffID() string { return fmt.Sprintf("sha256:%x", sha256.Sum256(l.archive)) }

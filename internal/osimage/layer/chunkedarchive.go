@@ -1,4 +1,4 @@
-package chunked
+package layer
 
 import (
 	"bytes"
@@ -15,15 +15,15 @@ import (
 	"machine-pivot/internal/ostree"
 )
 
-// archive is the stream that Plan.Archive returns.
-type archive struct {
-	plan    *Plan
+// chunkedArchive is the stream that ChunkedPlan.Archive returns.
+type chunkedArchive struct {
+	plan    *ChunkedPlan
 	open    func(ostree.ObjectName) (io.ReadCloser, error)
 	fetched io.ReadCloser // the spans of the plan
 
 	mu      sync.Mutex // held during Read
 	decoder *zstd.Decoder
-	headers headers // nil if all gaps are fetched
+	headers chunkedHeaders // nil if all gaps are fetched
 
 	at    int       // the next element
 	part  io.Reader // the part that is being read; nil between parts
@@ -37,14 +37,14 @@ type archive struct {
 }
 
 // Archive returns the whole decompressed archive of the layer. It ends with io.EOF only if its
-// digest is the diff ID ("sha256:…"). Made headers (Location.OfObjects) give an archive with the same
+// digest is the diff ID ("sha256:…"). Made headers (ChunkedLocation.OfObjects) give an archive with the same
 // entries and another digest, which is not compared. fetched has the plan's spans one after the other; open opens
-// an object that Read's find has returned. Close closes fetched, too; it may be called while
+// an object that ReadChunked's find has returned. Close closes fetched, too; it may be called while
 // another goroutine is in Read.
-func (p *Plan) Archive(diffID string, fetched io.ReadCloser, open func(ostree.ObjectName) (io.ReadCloser, error)) (io.ReadCloser, error) {
-	a := &archive{plan: p, open: open, fetched: fetched, diffID: diffID, sum: sha256.New()}
+func (p *ChunkedPlan) Archive(diffID string, fetched io.ReadCloser, open func(ostree.ObjectName) (io.ReadCloser, error)) (io.ReadCloser, error) {
+	a := &chunkedArchive{plan: p, open: open, fetched: fetched, diffID: diffID, sum: sha256.New()}
 	var err error
-	if a.decoder, err = newDecoder(); err == nil {
+	if a.decoder, err = newFrameDecoder(); err == nil {
 		a.headers, err = p.contents.openHeaders()
 	}
 	if err != nil {
@@ -54,7 +54,7 @@ func (p *Plan) Archive(diffID string, fetched io.ReadCloser, open func(ostree.Ob
 }
 
 // Close implements io.Closer.
-func (a *archive) Close() error {
+func (a *chunkedArchive) Close() error {
 	err := a.fetched.Close() // first, so that a Read in progress returns
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,7 +73,7 @@ func (a *archive) Close() error {
 }
 
 // Read implements io.Reader.
-func (a *archive) Read(p []byte) (int, error) {
+func (a *chunkedArchive) Read(p []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for a.err == nil {
@@ -100,7 +100,7 @@ func (a *archive) Read(p []byte) (int, error) {
 }
 
 // next opens the part that begins with the next element.
-func (a *archive) next() error {
+func (a *chunkedArchive) next() error {
 	n := a.at
 	switch {
 	case n == len(a.plan.fetch):
@@ -111,15 +111,15 @@ func (a *archive) next() error {
 		return a.reuse(a.plan.contents.files[n/2])
 	}
 	a.at++
-	a.part, a.ended = &gap{headers: a.headers}, a.endGap
+	a.part, a.ended = &chunkedGap{headers: a.headers}, a.endGap
 	return nil
 }
 
 // exact reports whether all bytes of the archive are the layer's.
-func (a *archive) exact() bool { return a.headers == nil || a.headers.exact() }
+func (a *chunkedArchive) exact() bool { return a.headers == nil || a.headers.exact() }
 
 // verify compares the digest of the archive. It returns io.EOF if it is right.
-func (a *archive) verify() error {
+func (a *chunkedArchive) verify() error {
 	if got := fmt.Sprintf("sha256:%x", a.sum.Sum(nil)); a.exact() && got != a.diffID {
 		return damaged("its content, put together from parts, has the digest %s, not %s as the image's config says", got, a.diffID)
 	}
@@ -127,21 +127,21 @@ func (a *archive) verify() error {
 }
 
 // endGap checks that a gap is followed by a file if it is not the last one.
-func (a *archive) endGap() error {
+func (a *chunkedArchive) endGap() error {
 	if a.headers.atEnd() != (a.at == len(a.plan.fetch)) {
 		return damaged("%w", errHeaders)
 	}
 	return nil
 }
 
-// gap is the reader of a gap that is not fetched.
-type gap struct {
-	headers headers
+// chunkedGap is the reader of a gap that is not fetched.
+type chunkedGap struct {
+	headers chunkedHeaders
 	rest    bytes.Reader
 }
 
 // Read implements io.Reader.
-func (g *gap) Read(p []byte) (int, error) {
+func (g *chunkedGap) Read(p []byte) (int, error) {
 	if g.rest.Len() == 0 {
 		segment, err := g.headers.segment()
 		if err != nil {
@@ -156,7 +156,7 @@ func (g *gap) Read(p []byte) (int, error) {
 }
 
 // reuse opens the object with the content of a file.
-func (a *archive) reuse(c content) error {
+func (a *chunkedArchive) reuse(c chunkedContent) error {
 	a.at++
 	if a.headers != nil {
 		if err := a.headers.take(c.size); err != nil {
@@ -190,42 +190,42 @@ func localError(n ostree.ObjectName, err error) error {
 }
 
 // fetch opens a run of fetched elements.
-func (a *archive) fetch() error {
+func (a *chunkedArchive) fetch() error {
 	from, to := a.at, a.plan.runEnd(a.at)
 	a.at = to
 	span := a.plan.span(from, to)
 	if span.From == span.To {
 		return a.skip(from, to, 0)
 	}
-	left := &io.LimitedReader{R: &sourceReader{from: a.fetched}, N: span.To - span.From}
+	left := &io.LimitedReader{R: &rangeReader{from: a.fetched}, N: span.To - span.From}
 	if err := a.decoder.Reset(left); err != nil {
 		return blameContent(left.R, err)
 	}
-	a.part = decoded{a.decoder, left.R}
+	a.part = decodedFrame{a.decoder, left.R}
 	a.ended = func() error { return a.skip(from, to, a.count) }
 	return nil
 }
 
-// decoded is the decoder of a span.
-type decoded struct {
+// decodedFrame is the decoder of a span.
+type decodedFrame struct {
 	*zstd.Decoder
 	source io.Reader
 }
 
 // Read implements io.Reader.
-func (d decoded) Read(p []byte) (int, error) {
+func (d decodedFrame) Read(p []byte) (int, error) {
 	n, err := d.Decoder.Read(p)
 	return n, blameContent(d.source, err)
 }
 
-// sourceReader is a reader that records its error, to distinguish it from an error of the decoder.
-type sourceReader struct {
+// rangeReader is a reader that records its error, to distinguish it from an error of the decoder.
+type rangeReader struct {
 	from   io.Reader
 	failed error
 }
 
 // Read implements io.Reader.
-func (r *sourceReader) Read(p []byte) (int, error) {
+func (r *rangeReader) Read(p []byte) (int, error) {
 	n, err := r.from.Read(p)
 	switch {
 	case err == io.EOF && n > 0:
@@ -242,7 +242,7 @@ func (r *sourceReader) Read(p []byte) (int, error) {
 // blameContent returns the error of decoding a span: that of the source if it has failed, or that of a
 // damaged layer. nil and io.EOF stay.
 func blameContent(source io.Reader, err error) error {
-	if failed := source.(*sourceReader).failed; failed != nil && err != nil {
+	if failed := source.(*rangeReader).failed; failed != nil && err != nil {
 		return failed
 	}
 	if err == nil || err == io.EOF {
@@ -253,7 +253,7 @@ func blameContent(source io.Reader, err error) error {
 
 // skip passes the elements of a run, which were fetched, also in the headers if there are any. It compares their size
 // with the number of bytes decompressed for them.
-func (a *archive) skip(from, to int, size int64) error {
+func (a *chunkedArchive) skip(from, to int, size int64) error {
 	if a.headers == nil {
 		return nil
 	}

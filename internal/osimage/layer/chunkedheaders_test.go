@@ -1,4 +1,4 @@
-package chunked_test
+package layer_test
 
 import (
 	"archive/tar"
@@ -10,13 +10,13 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/osimage/chunked"
+	"machine-pivot/internal/osimage/layer"
 )
 
 // TestMadeHeaders: with headers made from the table an archive has the same entries, whatever of it is on
 // the host, and no skeleton is fetched.
 func TestMadeHeaders(t *testing.T) {
-	for form, l := range map[string]layer{"with a skeleton": newLayer(t, 60), "without": newLayer(t, 60).withoutSkeleton()} {
+	for form, l := range map[string]blobLayer{"with a skeleton": newBlobLayer(t, 60), "without": newBlobLayer(t, 60).withoutSkeleton()} {
 		want := entriesOf(t, l.archive)
 		for _, one := range []int{1, 2, 3, 7, 1000} { // of how many files the host lacks one
 			for _, cost := range []int64{0, 300, 20_000, 1 << 40} {
@@ -40,17 +40,17 @@ func TestBadHeaders(t *testing.T) {
 	} {
 		table := `{"entries":[` + entry + `]}`
 		blob, annotations := assemble([]byte("frames"), []byte(table), nil)
-		l := layer{blob: blob, annotations: annotations}
+		l := blobLayer{blob: blob, annotations: annotations}
 		if got, err := l.readObjects(1, 0); fault.KindOf(err) != fault.BadInput {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
 	}
 }
 
-// TestMemory: several layers are read at once, so a layer's headers take no window of memory, although builders reserve
+// TestChunkedMemory: several layers are read at once, so a layer's headers take no window of memory, although builders reserve
 // one of 8 MiB. They are made, or read from a skeleton. What is counted is what the parsers leave as garbage, too.
-func TestMemory(t *testing.T) {
-	l := newLayer(t, 1000, 1)
+func TestChunkedMemory(t *testing.T) {
+	l := newBlobLayer(t, 1000, 1)
 	all := func(string) bool { return true }
 	for form, read := range map[string]func() ([]byte, error){
 		"a skeleton":   func() ([]byte, error) { data, _, err := l.read(all, 0); return data, err },
@@ -70,15 +70,15 @@ func TestMemory(t *testing.T) {
 }
 
 // readObjects reads the archive with made headers. The host lacks one of so many files.
-func (l layer) readObjects(one int, cost int64) ([]byte, error) {
-	at, _, err := chunked.Locate(l.annotations, int64(len(l.blob)))
+func (l blobLayer) readObjects(one int, cost int64) ([]byte, error) {
+	at, _, err := layer.LocateChunked(l.annotations, int64(len(l.blob)))
 	if err != nil {
 		return nil, err
 	}
 	at = at.OfObjects()
 	var fetched int64
 	h, n := host{}, 0
-	contents, err := chunked.Read(at, l.fetch(at.Spans(), &fetched), h.find(l, func(string) bool { n++; return n%one != 0 }))
+	contents, err := layer.ReadChunked(at, l.fetch(at.Spans(), &fetched), h.find(l, func(string) bool { n++; return n%one != 0 }))
 	if err != nil {
 		return nil, err
 	}

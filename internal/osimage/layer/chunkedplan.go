@@ -1,4 +1,4 @@
-package chunked
+package layer
 
 import "machine-pivot/internal/ostree"
 
@@ -6,13 +6,13 @@ import "machine-pivot/internal/ostree"
 // has the headers of the archive between two contents.
 
 // elements returns the number of elements.
-func (c *Contents) elements() int { return 2*len(c.files) + 1 }
+func (c *Chunked) elements() int { return 2*len(c.files) + 1 }
 
 // isFile reports whether the nth element is the content of a file.
 func isFile(n int) bool { return n%2 == 1 }
 
 // element returns where the nth element is in the blob.
-func (c *Contents) element(n int) Span {
+func (c *Chunked) element(n int) Span {
 	if isFile(n) {
 		f := c.files[n/2]
 		return Span{f.from, f.to}
@@ -27,19 +27,19 @@ func (c *Contents) element(n int) Span {
 	return s
 }
 
-// Plan says which elements of a layer are fetched.
-type Plan struct {
+// ChunkedPlan says which elements of a layer are fetched.
+type ChunkedPlan struct {
 	Spans []Span // what is fetched, in order
 	Bytes int64  // in all spans
 
-	contents *Contents
+	contents *Chunked
 	fetch    []bool // by element
 }
 
 // Plan chooses the elements to fetch. Contents that are on the host are not fetched, and no gaps with known headers,
 // except where a further span would cost more than it saves. Cost is what each span costs beside its bytes, in bytes.
-func (c *Contents) Plan(cost int64) *Plan {
-	p := &Plan{contents: c, fetch: make([]bool, c.elements())}
+func (c *Chunked) Plan(cost int64) *ChunkedPlan {
+	p := &ChunkedPlan{contents: c, fetch: make([]bool, c.elements())}
 	for n := range p.fetch {
 		if isFile(n) {
 			p.fetch[n] = c.files[n/2].local == ostree.ObjectName{}
@@ -63,7 +63,7 @@ func (c *Contents) Plan(cost int64) *Plan {
 }
 
 // closeHoles has small elements fetched that lie between fetched ones.
-func (p *Plan) closeHoles(cost int64) {
+func (p *ChunkedPlan) closeHoles(cost int64) {
 	before := false // something is fetched before
 	for n := 0; n < len(p.fetch); {
 		from, to := n, p.runEnd(n)
@@ -81,7 +81,7 @@ func (p *Plan) closeHoles(cost int64) {
 }
 
 // runEnd returns the end of the run of elements that are, or are not, fetched like the nth.
-func (p *Plan) runEnd(n int) int {
+func (p *ChunkedPlan) runEnd(n int) int {
 	end := n + 1
 	for end < len(p.fetch) && p.fetch[end] == p.fetch[n] {
 		end++
@@ -90,6 +90,6 @@ func (p *Plan) runEnd(n int) int {
 }
 
 // span returns where a run of elements is in the blob.
-func (p *Plan) span(from, to int) Span {
+func (p *ChunkedPlan) span(from, to int) Span {
 	return Span{p.contents.element(from).From, p.contents.element(to - 1).To}
 }

@@ -1,4 +1,4 @@
-package chunked
+package layer
 
 import (
 	"encoding/json"
@@ -7,8 +7,8 @@ import (
 
 // The types of a skeleton's entries (tar-split, tar/storage).
 const (
-	fileEntry    = 1 // stands for the content of an entry of the archive, which may be empty
-	segmentEntry = 2 // has bytes of the archive
+	skeletonFile    = 1 // stands for the content of an entry of the archive, which may be empty
+	skeletonSegment = 2 // has bytes of the archive
 )
 
 // skeleton reads the skeleton of an archive: the bytes in gaps between the contents of files, and
@@ -28,8 +28,8 @@ type skeletonEntry struct {
 }
 
 // openSkeleton opens a compressed skeleton of at most size bytes.
-func openSkeleton(data []byte, size int64) (headers, error) {
-	in, done, err := unpack(data, size)
+func openSkeleton(data []byte, size int64) (chunkedHeaders, error) {
+	in, done, err := unpackPart(data, size)
 	if err != nil {
 		return nil, err
 	}
@@ -49,11 +49,11 @@ func (s *skeleton) segment() ([]byte, error) {
 			s.ended = true
 		case err != nil:
 			return nil, err
-		case e.Type == segmentEntry && len(e.Payload) > 0:
+		case e.Type == skeletonSegment && len(e.Payload) > 0:
 			return e.Payload, nil
-		case e.Type == fileEntry && e.Size > 0:
+		case e.Type == skeletonFile && e.Size > 0:
 			s.file = e.Size
-		case e.Size < 0, e.Type != fileEntry && e.Type != segmentEntry:
+		case e.Size < 0, e.Type != skeletonFile && e.Type != skeletonSegment:
 			return nil, errHeaders
 		}
 	}

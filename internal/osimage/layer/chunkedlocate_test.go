@@ -1,4 +1,4 @@
-package chunked_test
+package layer_test
 
 import (
 	"fmt"
@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/osimage/chunked"
+	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/ostree"
 )
 
-// TestLocate: only positions within the blob and within the limits are accepted.
-func TestLocate(t *testing.T) {
+// TestChunkedLocate: only positions within the blob and within the limits are accepted.
+func TestChunkedLocate(t *testing.T) {
 	const prefix = "io.github.containers.zstd-chunked."
 	digest := "sha256:" + strings.Repeat("ab", 32)
 	for _, c := range []struct {
@@ -43,18 +43,18 @@ func TestLocate(t *testing.T) {
 		if c.skeleton != "" {
 			annotations[prefix+"tarsplit-position"] = c.skeleton
 		}
-		_, found, err := chunked.Locate(annotations, 2000)
+		_, found, err := layer.LocateChunked(annotations, 2000)
 		if !found || (err == nil) != c.good || err != nil && fault.KindOf(err) != fault.BadInput {
 			t.Errorf("%+v: %v, %v", c, found, err)
 		}
 	}
-	if _, found, err := chunked.Locate(map[string]string{"other": "x"}, 2000); found || err != nil {
+	if _, found, err := layer.LocateChunked(map[string]string{"other": "x"}, 2000); found || err != nil {
 		t.Errorf("another layer: %v, %v", found, err)
 	}
 }
 
-// TestLimits: what a table claims takes bounded memory and time.
-func TestLimits(t *testing.T) {
+// TestChunkedLimits: what a table claims takes bounded memory and time.
+func TestChunkedLimits(t *testing.T) {
 	entry := func(size int64, n int) string {
 		return fmt.Sprintf(`{"type":"reg","size":%d,"offset":%d,"endOffset":%d}`, size, 2*n+1, 2*n+2)
 	}
@@ -75,13 +75,13 @@ func TestLimits(t *testing.T) {
 		"no entries": {`{"entries":{}}`, "in place of ["},
 	} {
 		blob, annotations := assemble(frames, []byte(c.table), nil)
-		at, _, err := chunked.Locate(annotations, int64(len(blob)))
+		at, _, err := layer.LocateChunked(annotations, int64(len(blob)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		var fetched int64
-		l := layer{blob: blob}
-		_, err = chunked.Read(at, l.fetch(at.Spans(), &fetched), func(chunked.File) (n ostree.ObjectName, found bool) { return n, false })
+		l := blobLayer{blob: blob}
+		_, err = layer.ReadChunked(at, l.fetch(at.Spans(), &fetched), func(layer.ChunkedFile) (n ostree.ObjectName, found bool) { return n, false })
 		if err == nil || !strings.Contains(err.Error(), c.want) || fault.KindOf(err) != fault.BadInput {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

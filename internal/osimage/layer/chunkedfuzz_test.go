@@ -1,4 +1,4 @@
-package chunked_test
+package layer_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"machine-pivot/internal/osimage/chunked"
+	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/ostree"
 )
 
@@ -18,8 +18,8 @@ import (
 // an error. What is fetched is within the blob, and local content is read at most as often as the
 // table has files.
 func FuzzTable(f *testing.F) {
-	l := newLayer(f, 8, 1, 511, 513)
-	at, _, err := chunked.Locate(l.annotations, int64(len(l.blob)))
+	l := newBlobLayer(f, 8, 1, 511, 513)
+	at, _, err := layer.LocateChunked(l.annotations, int64(len(l.blob)))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -40,13 +40,13 @@ func FuzzTable(f *testing.F) {
 	f.Add([]byte(`{"entries":[{"type":"reg","size":-1,"offset":9,"endOffset":2}],"entries":[]}`), []byte(`{"type":7}`), []byte("x"), int64(0), uint8(1))
 	f.Fuzz(func(t *testing.T, table, skeleton, frames []byte, cost int64, every uint8) {
 		blob, annotations := assemble(frames, table, skeleton)
-		at, found, err := chunked.Locate(annotations, int64(len(blob)))
+		at, found, err := layer.LocateChunked(annotations, int64(len(blob)))
 		if err != nil || !found {
 			return
 		}
-		l, files, opened := layer{blob: blob}, 0, 0
+		l, files, opened := blobLayer{blob: blob}, 0, 0
 		var fetched int64
-		contents, err := chunked.Read(at, l.fetch(at.Spans(), &fetched), func(file chunked.File) (ostree.ObjectName, bool) {
+		contents, err := layer.ReadChunked(at, l.fetch(at.Spans(), &fetched), func(file layer.ChunkedFile) (ostree.ObjectName, bool) {
 			if file.Size <= 0 {
 				t.Errorf("a file of %d bytes", file.Size)
 			}

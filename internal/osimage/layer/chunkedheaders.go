@@ -1,4 +1,4 @@
-package chunked
+package layer
 
 import (
 	"archive/tar"
@@ -8,7 +8,7 @@ import (
 )
 
 // headers returns what an archive has between the contents of its files, gap by gap.
-type headers interface {
+type chunkedHeaders interface {
 	// segment returns the next bytes of the present gap, or nil at its end.
 	segment() ([]byte, error)
 	// take ends a gap. The file after it must have the given size.
@@ -21,18 +21,18 @@ type headers interface {
 }
 
 // openHeaders opens the source of the gaps that are not fetched. It returns nil if there is none: then all are.
-func (c *Contents) openHeaders() (headers, error) {
+func (c *Chunked) openHeaders() (chunkedHeaders, error) {
 	switch {
 	case c.skeleton != nil:
 		return openSkeleton(c.skeleton, c.unpacked)
 	case c.table != nil:
-		return openMade(c.table, c.unpacked)
+		return openMadeHeaders(c.table, c.unpacked)
 	}
 	return nil, nil
 }
 
 // skipGap reads the rest of a gap and returns its size in bytes.
-func skipGap(h headers) (size int64, err error) {
+func skipGap(h chunkedHeaders) (size int64, err error) {
 	for {
 		bytes, err := h.segment()
 		if err != nil || bytes == nil {
@@ -47,8 +47,8 @@ var errHeaders = errors.New("its headers do not fit its table of contents")
 
 const blockSize = 512 // of an archive: contents and archives are padded to it
 
-// made makes the headers of an archive from its table.
-type made struct {
+// madeHeaders makes the headers of an archive from its table.
+type madeHeaders struct {
 	in      *json.Decoder // in the list of entries
 	done    func()
 	buffer  bytes.Buffer
@@ -58,9 +58,9 @@ type made struct {
 	ended   bool
 }
 
-// openMade reads a compressed table of at most size bytes once more.
-func openMade(table []byte, size int64) (headers, error) {
-	in, done, err := unpack(table, size)
+// openMadeHeaders reads a compressed table of at most size bytes once more.
+func openMadeHeaders(table []byte, size int64) (chunkedHeaders, error) {
+	in, done, err := unpackPart(table, size)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func openMade(table []byte, size int64) (headers, error) {
 		done()
 		return nil, err
 	}
-	return &made{in: in, done: done}, nil
+	return &madeHeaders{in: in, done: done}, nil
 }
 
 // enterEntries reads up to the first entry.
@@ -79,7 +79,7 @@ func enterEntries(in *json.Decoder) error {
 			return false, in.Decode(new(json.RawMessage))
 		}
 		found = true
-		return true, expect(in, json.Delim('['))
+		return true, expectDelim(in, json.Delim('['))
 	})
 	if err == nil && !found {
 		return errHeaders
@@ -87,7 +87,7 @@ func enterEntries(in *json.Decoder) error {
 	return err
 }
 
-func (m *made) segment() ([]byte, error) {
+func (m *madeHeaders) segment() ([]byte, error) {
 	if m.ended || m.file > 0 {
 		return nil, nil
 	}
@@ -106,7 +106,7 @@ func (m *made) segment() ([]byte, error) {
 		if !is {
 			continue
 		}
-		if e.Type == regular && e.Size > 0 {
+		if e.Type == regularType && e.Size > 0 {
 			m.file = e.Size
 		}
 		return m.header(tar.Header{
@@ -124,7 +124,7 @@ func (m *made) segment() ([]byte, error) {
 // kind returns the type of an entry in an archive. is is false if it has no header of its own.
 func (e tableEntry) kind() (flag byte, is bool) {
 	switch e.Type {
-	case regular:
+	case regularType:
 		return tar.TypeReg, true
 	case "hardlink":
 		return tar.TypeLink, true
@@ -142,7 +142,7 @@ func (e tableEntry) kind() (flag byte, is bool) {
 	return 0, false // part of a large file
 }
 
-func (m *made) header(h tar.Header) ([]byte, error) {
+func (m *madeHeaders) header(h tar.Header) ([]byte, error) {
 	// Its content comes from elsewhere, so the writer is not used any further.
 	if err := tar.NewWriter(&m.buffer).WriteHeader(&h); err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (m *made) header(h tar.Header) ([]byte, error) {
 	return m.buffer.Bytes(), nil
 }
 
-func (m *made) take(size int64) error {
+func (m *madeHeaders) take(size int64) error {
 	if m.file != size {
 		return errHeaders
 	}
@@ -158,6 +158,6 @@ func (m *made) take(size int64) error {
 	return nil
 }
 
-func (m *made) atEnd() bool { return m.ended }
-func (m *made) exact() bool { return false }
-func (m *made) close()      { m.done() }
+func (m *madeHeaders) atEnd() bool { return m.ended }
+func (m *madeHeaders) exact() bool { return false }
+func (m *madeHeaders) close()      { m.done() }
