@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-// headers returns what an archive has between the contents of its files, gap by gap.
+// chunkedHeaders returns what an archive has between the contents of its files, gap by gap.
 type chunkedHeaders interface {
 	// segment returns the next bytes of the present gap, or nil at its end.
 	segment() ([]byte, error)

@@ -29,11 +29,11 @@ type ChunkedFile struct {
 	Digest [sha256.Size]byte
 }
 
-// Chunked is what the table of a layer in the format zstd:chunked says, and its skeleton. With them the layer is read
-// without fetching all of it: content that the host has already is taken from there, and only the rest is fetched.
+// Chunked is what the table of a layer in the format zstd:chunked says, and its skeleton. Content that the host has
+// already is taken from there, and only the rest of the layer is fetched.
 //
-// The format is that of go.podman.io/storage, pkg/chunked. The layer is a tar archive, compressed with zstd in such a way that the
-// content of each file has frames of its own. Skippable frames after the archive have a table of contents, with each
+// The format is that of go.podman.io/storage, pkg/chunked. The layer is a tar archive, compressed with zstd in such a way
+// that the content of each file has frames of its own. Skippable frames after the archive have a table of contents, with each
 // file's digest and the place of its frames. They have the archive's skeleton, too: all but the files' contents, as
 // tar-split writes it. Annotations of the manifest say where both are, and have the table's digest. Older builders,
 // such as those of Debian 12, write no skeleton; the frames between files, which have the same, are then fetched. They
