@@ -14,7 +14,6 @@ import (
 	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cli"
-	"machine-pivot/internal/cluster/token"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/input"
@@ -76,7 +75,7 @@ func (f *pointerFlags) run(ctx context.Context, stdin io.Reader, stdout io.Write
 			return fault.New(fault.BadInput, "cannot use the token: %s does not have one word of ASCII", f.tokenFile).WithHint("write one with: pivotctl config pointer --new-token FILE")
 		}
 	case f.newToken != "":
-		p.Token = token.New()
+		p.Token = provision.NewToken()
 	}
 	raw, err := p.Config(f.version)
 	if err != nil {
@@ -96,17 +95,17 @@ func (f *pointerFlags) writeSecret(p provision.Pointer, now time.Time) error {
 	if f.valid < time.Minute {
 		return fault.New(fault.Usage, "--valid must be at least 1m")
 	}
-	role, digest := p.Role(), token.Digest(p.Token)
-	data := token.Data(p.Token, role, now.Add(f.valid), f.uses)
+	role, digest := p.Role(), provision.TokenDigest(p.Token)
+	data := provision.TokenData(p.Token, role, now.Add(f.valid), f.uses)
 	check := map[string][]byte{}
 	for key, value := range data {
 		check[key] = []byte(value)
 	}
-	if _, err := token.Parse(check); err != nil {
+	if _, err := provision.ParseToken(check); err != nil {
 		return err
 	}
 	text, err := yaml.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Secret", "type": token.SecretType, "stringData": data,
+		"apiVersion": "v1", "kind": "Secret", "type": provision.TokenSecretType, "stringData": data,
 		"metadata": map[string]string{"name": role + "-" + hex.EncodeToString(digest[:4]), "namespace": f.namespace},
 	})
 	if err != nil {

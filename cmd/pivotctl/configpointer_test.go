@@ -11,7 +11,7 @@ import (
 
 	yaml "go.yaml.in/yaml/v3"
 
-	"machine-pivot/internal/cluster/token"
+	"machine-pivot/internal/author/provision"
 )
 
 // TestPointerCommand: the Secret has the digest of the token of a new pointer, and only the pointer has the token.
@@ -40,9 +40,9 @@ func TestPointerCommand(t *testing.T) {
 	for key, value := range secret.StringData {
 		data[key] = []byte(value)
 	}
-	got, err := token.Parse(data)
-	if err != nil || token.Find([]token.Token{got}, sent[1], "worker") != 0 || got.Uses != 2 || !got.Expires.Equal(now.Add(time.Hour)) ||
-		secret.Type != token.SecretType || secret.Metadata.Namespace != "ns" || !strings.HasPrefix(secret.Metadata.Name, "worker-") {
+	got, err := provision.ParseToken(data)
+	if err != nil || provision.FindToken([]provision.Token{got}, sent[1], "worker") != 0 || got.Uses != 2 || !got.Expires.Equal(now.Add(time.Hour)) ||
+		secret.Type != provision.TokenSecretType || secret.Metadata.Namespace != "ns" || !strings.HasPrefix(secret.Metadata.Name, "worker-") {
 		t.Errorf("%+v, %v: %s", got, err, text)
 	}
 	for want, change := range map[string]func(f *pointerFlags){

@@ -1,6 +1,6 @@
-// Package provision renders the Ignition config for a new machine: the config of its role's MachineConfig plus the
-// MachineConfig itself, encapsulated, for what Ignition cannot do. Path, mode, encoding and order are those of the
-// machine-config server, because its machines must understand the result.
+// Package provision renders and serves the Ignition config for a new machine: the config of its role's MachineConfig plus
+// the MachineConfig itself, encapsulated, for what Ignition cannot do. Path, mode, encoding and order are those of the
+// machine-config server, because its machines must understand the result. A new machine can get it with a token.
 package provision
 
 import (

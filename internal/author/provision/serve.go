@@ -1,6 +1,3 @@
-// Package serve serves Ignition configs to machines on their first boot, like the machine-config
-// server: GET /config/ROLE, in the version that the machine accepts. It is read-only and limits all
-// resources. If the input becomes invalid, it continues to serve the last valid content.
 package provision
 
 import (
@@ -40,7 +37,9 @@ type Content struct {
 	Certificate *tls.Certificate                   // nil: plain HTTP
 }
 
-// Server serves what Load returns. Reload must succeed once before Serve or Handler is used.
+// Server serves Ignition configs to machines on their first boot, like the machine-config server: GET /config/ROLE, in the
+// version that the machine accepts. It is read-only and limits all resources. It serves what Load returns, and continues with
+// the last valid content if the input becomes invalid. Reload must succeed once before Serve or Handler is used.
 type Server struct {
 	Load  func(context.Context) (Content, error)
 	Stamp func() (string, error) // changes whenever the result of Load would change

@@ -12,7 +12,6 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/provision"
-	"machine-pivot/internal/cluster/token"
 	"machine-pivot/test/tools/attack"
 )
 
@@ -45,7 +44,7 @@ func TestAttacks(t *testing.T) {
 	defer func() { stop(); <-ended }()
 	attack.Listener{Name: "the server of configs", Address: l.Addr().String(), Path: "/config/worker", Secret: secret, Headers: []string{
 		"Authorization: Bearer of-infra", "Authorization: Bearer of-yesterday", "Authorization: Bearer of-the-toke", "Authorization: Bearer of-the-token, of-infra", "Authorization: Bearer OF-THE-TOKEN",
-		"Authorization: of-the-token", "Authorization: Basic of-the-token", fmt.Sprintf("Authorization: Bearer %x", token.Digest("of-the-token")), "Authorization: Bearer x\r\nAuthorization: Bearer of-the-token",
+		"Authorization: of-the-token", "Authorization: Basic of-the-token", fmt.Sprintf("Authorization: Bearer %x", provision.TokenDigest("of-the-token")), "Authorization: Bearer x\r\nAuthorization: Bearer of-the-token",
 		"Cookie: Authorization=Bearer of-the-token", "X-Authorization: Bearer of-the-token", "Proxy-Authorization: Bearer of-the-token", "Authorization: Bearer of-the-token\x00", "Authorization: Bearer ", "X-Forwarded-For: 127.0.0.1",
 	}, Well: func() error {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.Addr().String()+"/config/worker", nil)

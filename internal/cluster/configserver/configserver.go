@@ -27,7 +27,6 @@ import (
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/connect"
-	"machine-pivot/internal/cluster/token"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/kargs"
@@ -51,7 +50,7 @@ type Options struct {
 func Cache(namespace string) cache.Options {
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&corev1.Secret{}: {Namespaces: map[string]cache.Config{
-			namespace: {FieldSelector: fields.OneTermEqualSelector("type", token.SecretType)},
+			namespace: {FieldSelector: fields.OneTermEqualSelector("type", provision.TokenSecretType)},
 		}},
 	}}
 }

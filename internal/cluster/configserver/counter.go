@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"machine-pivot/internal/author/provision"
-	"machine-pivot/internal/cluster/token"
 )
 
 // Limits of storing a ledger. Other servers write it, too: each conflict is a use that one of them has counted.
@@ -52,7 +51,7 @@ func (c *counter) set(k kept) {
 // use counts a use by a machine. It may be counted although ctx has ended; then the machine's next request is
 // a retry, and free.
 func (c *counter) use(ctx context.Context, from netip.Addr) error {
-	if verdict, _ := c.get().Use(from, c.now()); verdict == token.Free {
+	if verdict, _ := c.get().Use(from, c.now()); verdict == provision.Free {
 		return nil
 	}
 	a := ask{from, make(chan error, 1)}
@@ -125,13 +124,13 @@ func (c *counter) count(ctx context.Context, batch []ask) ([]error, error) {
 }
 
 // decide returns the answer for each ask, and the ledger with their uses.
-func decide(t token.Token, batch []ask, now time.Time) (answers []error, ledger token.Ledger, changed bool) {
+func decide(t provision.Token, batch []ask, now time.Time) (answers []error, ledger provision.Ledger, changed bool) {
 	for _, a := range batch {
 		verdict, next := t.Use(a.from, now)
 		t.Ledger = next
-		changed = changed || verdict == token.Count
+		changed = changed || verdict == provision.Count
 		var answer error
-		if verdict == token.Spent {
+		if verdict == provision.Spent {
 			answer = provision.ErrSpent
 		}
 		answers = append(answers, answer)

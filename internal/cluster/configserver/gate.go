@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"machine-pivot/internal/author/provision"
-	"machine-pivot/internal/cluster/token"
 )
 
 // certificatePrefix precedes the pool in the organization of a client's certificate.
@@ -22,7 +21,7 @@ const certificatePrefix = "machine-pivot:pool:"
 
 // kept is a token with the version of its Secret.
 type kept struct {
-	token.Token
+	provision.Token
 	name    string // of the Secret
 	version string
 }
@@ -33,7 +32,7 @@ type store interface {
 	read(ctx context.Context, name string) (kept, error)
 	// save stores a token's ledger, if it is still in the version that was read. Otherwise its error is a
 	// conflict. It returns the new version.
-	save(ctx context.Context, k kept, ledger token.Ledger) (kept, error)
+	save(ctx context.Context, k kept, ledger provision.Ledger) (kept, error)
 }
 
 // gate admits clients with a certificate or a token of the pool.
@@ -79,7 +78,7 @@ func (g *gate) Admit(r *http.Request, role string) provision.Use {
 		return nil
 	}
 	address := from.Addr().Unmap().WithZone("")
-	if verdict, _ := c.get().Use(address, g.now()); verdict == token.Spent { // as a wrong one, also where nothing is counted
+	if verdict, _ := c.get().Use(address, g.now()); verdict == provision.Spent { // as a wrong one, also where nothing is counted
 		return nil
 	}
 	return func(ctx context.Context) error { return c.use(ctx, address) }
@@ -89,11 +88,11 @@ func (g *gate) Admit(r *http.Request, role string) provision.Use {
 func (g *gate) find(secret, role string) *counter {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	counters, tokens := make([]*counter, 0, len(g.tokens)), make([]token.Token, 0, len(g.tokens))
+	counters, tokens := make([]*counter, 0, len(g.tokens)), make([]provision.Token, 0, len(g.tokens))
 	for _, c := range g.tokens {
 		counters, tokens = append(counters, c), append(tokens, c.get().Token)
 	}
-	i := token.Find(tokens, secret, role)
+	i := provision.FindToken(tokens, secret, role)
 	if i < 0 || tokens[i].Expired(g.now()) {
 		return nil
 	}

@@ -20,7 +20,6 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/provision"
-	"machine-pivot/internal/cluster/token"
 	"machine-pivot/kargs"
 )
 
@@ -39,7 +38,7 @@ func (a *apiServer) read(context.Context, string) (kept, error) {
 	return a.is, a.failure
 }
 
-func (a *apiServer) save(_ context.Context, k kept, ledger token.Ledger) (kept, error) {
+func (a *apiServer) save(_ context.Context, k kept, ledger provision.Ledger) (kept, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.failure != nil {
@@ -57,7 +56,7 @@ func (a *apiServer) save(_ context.Context, k kept, ledger token.Ledger) (kept, 
 func noon() time.Time { return time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC) }
 
 func newToken(secret, pool string, uses int) kept {
-	return kept{name: secret, version: "0", Token: token.Token{Pool: pool, Digest: token.Digest(secret), Expires: noon().Add(time.Hour), Uses: uses, Grace: token.DefaultGrace}}
+	return kept{name: secret, version: "0", Token: provision.Token{Pool: pool, Digest: provision.TokenDigest(secret), Expires: noon().Add(time.Hour), Uses: uses, Grace: provision.DefaultGrace}}
 }
 
 // replica returns a server of the pools worker and master that has a token in its cache.
@@ -215,7 +214,7 @@ func TestRevoked(t *testing.T) {
 		"deleted": func(a *apiServer) {
 			a.failure = apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "secret")
 		},
-		"another one":    func(a *apiServer) { a.is.Digest, a.is.version = token.Digest("new"), "1" },
+		"another one":    func(a *apiServer) { a.is.Digest, a.is.version = provision.TokenDigest("new"), "1" },
 		"expires before": func(a *apiServer) { a.is.Expires, a.is.version = noon(), "1" },
 		"another pool's": func(a *apiServer) { a.is.Pool, a.is.version = "master", "1" },
 	} {
@@ -279,7 +278,7 @@ func TestCertificate(t *testing.T) {
 
 // BenchmarkMachines is many machines with one token at two servers.
 func BenchmarkMachines(b *testing.B) {
-	a := &apiServer{is: newToken("secret", "worker", token.MaxUses)}
+	a := &apiServer{is: newToken("secret", "worker", provision.MaxUses)}
 	_, h := replica(b, a)
 	var next atomic.Int32
 	b.SetParallelism(500) // 500 machines at a time for each processor

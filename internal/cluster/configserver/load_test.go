@@ -24,7 +24,6 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/provision"
-	"machine-pivot/internal/cluster/token"
 	"machine-pivot/internal/machineconfig/ignition"
 )
 
@@ -75,7 +74,7 @@ func serveUntilEOF(kind string) error {
 		MaxConnections: 8192, MaxPerAddress: 2048,
 	}
 	if kind == "token" {
-		a := &apiServer{is: newToken("secret", "worker", token.MaxUses)}
+		a := &apiServer{is: newToken("secret", "worker", provision.MaxUses)}
 		g := newGate(a, noon)
 		g.set(a.is)
 		s.Guard = g

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"machine-pivot/internal/cluster/token"
+	"machine-pivot/internal/author/provision"
 )
 
 // secrets is the store of tokens in Secrets of one namespace.
@@ -38,7 +38,7 @@ func (s *secrets) read(ctx context.Context, name string) (kept, error) {
 	return k, nil
 }
 
-func (s *secrets) save(ctx context.Context, k kept, ledger token.Ledger) (kept, error) {
+func (s *secrets) save(ctx context.Context, k kept, ledger provision.Ledger) (kept, error) {
 	state, err := ledger.JSON()
 	if err != nil {
 		return kept{}, err
@@ -46,7 +46,7 @@ func (s *secrets) save(ctx context.Context, k kept, ledger token.Ledger) (kept, 
 	// With the version in it, a patch of another version is a conflict.
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]string{"resourceVersion": k.version},
-		"data":     map[string][]byte{token.KeyState: state},
+		"data":     map[string][]byte{provision.TokenState: state},
 	})
 	if err != nil {
 		return kept{}, err
@@ -61,10 +61,10 @@ func (s *secrets) save(ctx context.Context, k kept, ledger token.Ledger) (kept, 
 
 // keep reads a token from its Secret.
 func keep(secret *corev1.Secret) (kept, error) {
-	if secret.Type != token.SecretType {
-		return kept{}, fmt.Errorf("its type is not %s", token.SecretType)
+	if secret.Type != provision.TokenSecretType {
+		return kept{}, fmt.Errorf("its type is not %s", provision.TokenSecretType)
 	}
-	t, err := token.Parse(secret.Data)
+	t, err := provision.ParseToken(secret.Data)
 	return kept{Token: t, name: secret.Name, version: secret.ResourceVersion}, err
 }
 

@@ -32,7 +32,6 @@ import (
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/configserver"
-	"machine-pivot/internal/cluster/token"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/kargs"
 	"machine-pivot/test/tools/metrics"
@@ -200,7 +199,7 @@ func (w *world) apply(text string) {
 // token creates the Secret of a token.
 func (w *world) token(secret, role, uses string) *corev1.Secret {
 	w.Helper()
-	s := &corev1.Secret{Type: token.SecretType, StringData: token.Data(secret, role, time.Now().Add(time.Hour), uses)}
+	s := &corev1.Secret{Type: provision.TokenSecretType, StringData: provision.TokenData(secret, role, time.Now().Add(time.Hour), uses)}
 	s.Namespace, s.Name = namespace, secret
 	if err := w.admin.Create(w.Context(), s); err != nil {
 		w.Fatal(err)
@@ -212,7 +211,7 @@ func (w *world) token(secret, role, uses string) *corev1.Secret {
 func TestServer(t *testing.T) {
 	w := newWorld(t)
 	old, next := w.machineConfig("worker", "quiet"), w.machineConfig("worker", "loglevel=3")
-	w.token("all", "worker", token.Unlimited)
+	w.token("all", "worker", provision.Unlimited)
 	w.eventually("a pool that is not there yet", "worker", "all", 503, "no config of")
 	w.pool("worker", old.Name, old.Name, 3, 3)
 	w.eventually("what the pool has", "worker", "all", 200, old.Name)
@@ -235,7 +234,7 @@ func TestServer(t *testing.T) {
 	t.Run("missing", func(*testing.T) {
 		w.pool("worker", "rendered-worker-missing", "rendered-worker-missing", 3, 3)
 		w.pool("master", w.machineConfig("master", "quiet").Name, "", 0, 0)
-		w.token("m", "master", token.Unlimited)
+		w.token("m", "master", provision.Unlimited)
 		w.eventually("another pool", "master", "m", 200, "rendered-master-")
 		w.eventually("what was served before", "worker", "all", 200, old.Name)
 	})
@@ -287,7 +286,7 @@ func (w *world) tokens(t *testing.T) {
 	if code, _ := w.get(0, "worker", "broken"); code != 401 {
 		t.Errorf("a token whose Secret is wrong: %d", code)
 	}
-	if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(once), once); err != nil || !strings.HasPrefix(string(once.Data[token.KeyState]), `{"used":1,`) {
+	if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(once), once); err != nil || !strings.HasPrefix(string(once.Data[provision.TokenState]), `{"used":1,`) {
 		t.Errorf("%s, %v", once.Data, err)
 	}
 	if err := w.admin.Patch(t.Context(), broken, client.RawPatch(types.MergePatchType, []byte(`{"stringData":{"uses":"3"}}`))); err != nil {
@@ -298,7 +297,7 @@ func (w *world) tokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.eventually("it is deleted", "worker", "broken", 401, "no valid token")
-	opaque := &corev1.Secret{StringData: token.Data("opaque", "worker", time.Now().Add(time.Hour), "1")}
+	opaque := &corev1.Secret{StringData: provision.TokenData("opaque", "worker", time.Now().Add(time.Hour), "1")}
 	opaque.Namespace, opaque.Name = namespace, "opaque"
 	if err := w.admin.Create(t.Context(), opaque); err != nil {
 		t.Fatal(err)

@@ -143,8 +143,7 @@ var importTable = map[string]rule{
 
 	"cluster/follow":       {ours: []string{"authored", "cluster/api", "fault", "kargs", "machineconfig/ignition", "osimage", "osimage/imageref"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cluster/admission":    {ours: []string{"authored", "bounded", "cluster/containerruntime", "legacy", "pool", "cluster/api", "cluster/connect", "cluster/rollout", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
-	"cluster/token":        {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os", "io/ioutil", "syscall", "golang.org/x/sys"})},
-	"cluster/configserver": {ours: []string{"authored", "cluster/api", "cluster/connect", "cluster/token", "fault", "kargs", "machineconfig/ignition", "machineconfig", "provision"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/configserver": {ours: []string{"authored", "cluster/api", "cluster/connect", "fault", "kargs", "machineconfig/ignition", "machineconfig", "provision"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 
 	"cmd/pivot-fleet": {ours: []string{"bounded", "cli", "cluster", "fault", "input"}, foreign: true, never: processes},
 

@@ -1,4 +1,4 @@
-package token
+package provision
 
 import (
 	"encoding/json"
