@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"machine-pivot/internal/cli"
-	"machine-pivot/internal/cluster/capacity"
 	"machine-pivot/internal/cluster/connect"
 	"machine-pivot/internal/cluster/drain"
 	"machine-pivot/internal/cluster/hostpivot"
@@ -131,11 +130,11 @@ func (f *nodeFlags) work(ctx context.Context, agent *node.Agent, host *hostpivot
 	if measured != nil {
 		defer measured.Close()
 	}
-	keeper := &capacity.Keeper{Cluster: cluster, Now: time.Now, Log: agent.Log, Metrics: agent.Metrics, Events: agent.Events, Runner: &hostpivot.Systemd{
+	keeper := &node.Keeper{Cluster: cluster, Now: time.Now, Log: agent.Log, Metrics: agent.Metrics, Events: agent.Events, Runner: &hostpivot.Systemd{
 		Root: f.host, Program: f.program, Version: agent.Version, Queries: workloadsUnit, Now: time.Now,
 	}}
-	nodes := make(chan capacity.Node, 1)
-	cluster.Capacity = func(n capacity.Node) { newest(nodes, n) }
+	nodes := make(chan node.Resources, 1)
+	cluster.Capacity = func(n node.Resources) { newest(nodes, n) }
 	go keeper.Run(ctx, nodes)
 	wake := make(chan struct{}, 1)
 	awake := func() {

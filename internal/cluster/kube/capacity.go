@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/capacity"
+	"machine-pivot/internal/cluster/node"
 )
 
 // amounts are amounts of resources, by name.
@@ -27,7 +27,7 @@ func (a amounts) of(name string) (q resource.Quantity, ok bool) {
 func (a amounts) workloads() map[string]int64 {
 	found := map[string]int64{}
 	for name := range a {
-		if workload, ok := strings.CutSuffix(name, capacity.Suffix); ok {
+		if workload, ok := strings.CutSuffix(name, node.WorkloadCores); ok {
 			found[workload] = -1
 			if q, ok := a.of(name); ok {
 				found[workload] = q.Value()
@@ -37,11 +37,11 @@ func (a amounts) workloads() map[string]int64 {
 	return found
 }
 
-// capacity returns what package capacity uses of a node.
-func (o object) capacity() capacity.Node {
-	n := capacity.Node{
+// capacity returns what a Keeper uses of a node.
+func (o object) capacity() node.Resources {
+	n := node.Resources{
 		Name: o.Metadata.Name, UID: o.Metadata.UID, Config: o.Metadata.Annotations[api.CurrentConfig],
-		Advertised: capacity.Types(o.Metadata.Annotations[api.Advertised]),
+		Advertised: node.WorkloadTypes(o.Metadata.Annotations[api.Advertised]),
 		Capacity:   o.Status.Capacity.workloads(), Allocatable: o.Status.Allocatable.workloads(),
 	}
 	if cpus, ok := o.Status.Capacity.of("cpu"); ok {
@@ -50,15 +50,15 @@ func (o object) capacity() capacity.Node {
 	return n
 }
 
-// Advertise implements capacity.Cluster. Status and annotation change at once: the Node's status can be written
+// Advertise implements node.Advertiser. Status and annotation change at once: the Node's status can be written
 // with its metadata. No resource version is compared, since kubelet writes the status often, and the right amounts
 // do not depend on what else is in it.
-func (c *Cluster) Advertise(ctx context.Context, p capacity.Patch) (capacity.Node, error) {
+func (c *Cluster) Advertise(ctx context.Context, p node.ResourcesPatch) (node.Resources, error) {
 	cores := map[string]any{}
 	for workload, amount := range p.Cores {
-		cores[workload+capacity.Suffix] = nil
+		cores[workload+node.WorkloadCores] = nil
 		if amount != nil {
-			cores[workload+capacity.Suffix] = strconv.FormatInt(*amount, 10)
+			cores[workload+node.WorkloadCores] = strconv.FormatInt(*amount, 10)
 		}
 	}
 	annotations := map[string]any{api.Advertised: nil}
@@ -70,7 +70,7 @@ func (c *Cluster) Advertise(ctx context.Context, p capacity.Patch) (capacity.Nod
 		"status":   map[string]any{"capacity": cores, "allocatable": cores},
 	})
 	if err != nil {
-		return capacity.Node{}, err
+		return node.Resources{}, err
 	}
 	var o object
 	r := c.API.Patch(types.MergePatchType).AbsPath(c.nodePath(), "status").Param("fieldManager", fieldManager).Body(body)

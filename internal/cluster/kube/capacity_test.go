@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/capacity"
 	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/cluster/kube"
 	"machine-pivot/internal/cluster/node"
@@ -35,7 +34,7 @@ type hostWorkloads struct {
 	has hostpivot.Workloads
 }
 
-// Workloads implements capacity.Runner.
+// Workloads implements node.WorkloadsRunner.
 func (h *hostWorkloads) Workloads(context.Context) (hostpivot.Workloads, error) {
 	h.Lock()
 	defer h.Unlock()
@@ -98,14 +97,14 @@ func TestCapacity(t *testing.T) {
 	defer cancel()
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	nodes := make(chan capacity.Node)
-	cluster := &kube.Cluster{Name: "n1", API: w.API, Now: time.Now, Capacity: func(n capacity.Node) {
+	nodes := make(chan node.Resources)
+	cluster := &kube.Cluster{Name: "n1", API: w.API, Now: time.Now, Capacity: func(n node.Resources) {
 		select {
 		case nodes <- n:
 		case <-ctx.Done():
 		}
 	}}
-	keeper := &capacity.Keeper{Cluster: cluster, Runner: host, Now: hurried(), Log: log, Metrics: &node.Metrics{}, Events: &node.Events{Cluster: cluster, Now: time.Now}}
+	keeper := &node.Keeper{Cluster: cluster, Runner: host, Now: hurried(), Log: log, Metrics: &node.Metrics{}, Events: &node.Events{Cluster: cluster, Now: time.Now}}
 	go keeper.Run(ctx, nodes)
 	go cluster.Watch(ctx, func() {})
 

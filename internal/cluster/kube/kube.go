@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/capacity"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
 )
@@ -31,7 +30,7 @@ type Cluster struct {
 	API rest.Interface
 	Now func() time.Time
 	// Capacity is told the node each time that Watch sees it; nil: nobody is.
-	Capacity func(capacity.Node)
+	Capacity func(node.Resources)
 
 	applied map[string]applied   // by path: what was applied last
 	refused map[string]time.Time // by MachineConfig: since when the node may not read it

@@ -48,8 +48,8 @@ func (m *Metrics) proven(at time.Time) {
 	m.provenAt = at
 }
 
-// Workloads takes note of whether the workload types of the host are known.
-func (m *Metrics) Workloads(known bool) {
+// workloads takes note of whether the workload types of the host are known.
+func (m *Metrics) workloads(known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unknownWorkloads = !known

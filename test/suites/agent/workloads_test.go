@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"machine-pivot/internal/cluster/capacity"
 	"machine-pivot/test/worlds/hostsystemd"
 )
 
@@ -45,7 +44,7 @@ func TestWorkloads(t *testing.T) {
 			}
 			got := ""
 			for _, workload := range []string{"management", "other"} {
-				if q, ok := n.Status.Allocatable[corev1.ResourceName(workload+capacity.Suffix)]; ok {
+				if q, ok := n.Status.Allocatable[corev1.ResourceName(workload+".workload.openshift.io/cores")]; ok {
 					got += workload + "=" + q.String() + " "
 				}
 			}

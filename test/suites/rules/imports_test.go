@@ -133,7 +133,7 @@ var importTable = map[string]rule{
 	"cluster/api":       {ours: []string{"printable"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/hostpivot": {ours: []string{"api", "fault", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cluster/node":      {ours: []string{"api", "cluster/api", "cluster/hostpivot", "fault", "pid1", "retry", "verdict"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/kube":      {ours: []string{"cluster/api", "cluster/capacity", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/kube":      {ours: []string{"cluster/api", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/drain":     {ours: []string{"cluster/api", "cluster/kube", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.
 	"cluster/containerruntime": {ours: append([]string{"authored", "cluster/api", "machineconfig", "quantity", "machineconfig/document"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
@@ -152,9 +152,6 @@ var importTable = map[string]rule{
 	"cmd/pivot-agent": {ours: []string{"bounded", "cli", "cluster", "fault", "input"}, foreign: true, never: processes},
 
 	"bounded": {never: slices.Concat(processes, commandLine, []string{"os"})},
-
-	// Beside its state machine.
-	"cluster/capacity": {ours: []string{"cluster/api", "cluster/hostpivot", "cluster/node", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cmd/pivotctl": {ours: all, foreign: true, never: processes},
 	"cli":          {ours: []string{"api", "fault", "input", "kargs", "printable", "pinning", "problem"}, foreign: true, never: slices.Concat(processes, []string{"net"})},

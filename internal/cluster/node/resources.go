@@ -1,9 +1,4 @@
-// Package capacity keeps the resources of CPU partitioning in the capacity of a node, as OpenShift's kubelet does:
-// TYPE.workload.openshift.io/cores, a thousand for each CPU. Any other kubelet does not know them, and sets them to 0
-// when it starts as it does with each resource without a device plugin that it has seen.
-//
-// It is beside the agent's state machine, package node: neither waits for the other.
-package capacity
+package node
 
 import (
 	"maps"
@@ -11,11 +6,11 @@ import (
 	"strings"
 )
 
-// Suffix follows the workload type in the name of its resource.
-const Suffix = ".workload.openshift.io/cores"
+// WorkloadCores follows the workload type in the name of its resource.
+const WorkloadCores = ".workload.openshift.io/cores"
 
-// Node is what is used of a Node object.
-type Node struct {
+// Resources are what a Keeper uses of a Node object.
+type Resources struct {
 	Name, UID string
 	// Config is the MachineConfig that the node has. With another one, its workload types may be others.
 	Config string
@@ -27,16 +22,16 @@ type Node struct {
 	Capacity, Allocatable map[string]int64
 }
 
-// Patch is a change of a Node object.
-type Patch struct {
+// ResourcesPatch is a change of them.
+type ResourcesPatch struct {
 	Cores      map[string]*int64 // capacity and allocatable of a type's resource, by type; nil removes it
-	Advertised []string          // as in Node
+	Advertised []string          // as in Resources
 }
 
-// Decide returns the change that gives a node the resources of its workload types; ok is false if none is due.
+// DecideResources returns the change that gives a node the resources of its workload types; ok is false if none is due.
 // A resource is removed only if the agent has added it.
-func Decide(n Node, types []string) (p Patch, ok bool) {
-	p = Patch{Cores: map[string]*int64{}}
+func DecideResources(n Resources, types []string) (p ResourcesPatch, ok bool) {
+	p = ResourcesPatch{Cores: map[string]*int64{}}
 	for _, workload := range types {
 		ours := slices.Contains(n.Advertised, workload)
 		if n.CPUs > 0 && !n.has(workload, n.CPUs) {
@@ -56,27 +51,27 @@ func Decide(n Node, types []string) (p Patch, ok bool) {
 }
 
 // has reports whether a node has an amount of a type's resource.
-func (n Node) has(workload string, cores int64) bool {
+func (n Resources) has(workload string, cores int64) bool {
 	capacity, ok := n.Capacity[workload]
 	allocatable, also := n.Allocatable[workload]
 	return ok && also && capacity == cores && allocatable == cores
 }
 
 // names reports whether a node names a type's resource.
-func (n Node) names(workload string) bool {
+func (n Resources) names(workload string) bool {
 	_, capacity := n.Capacity[workload]
 	_, allocatable := n.Allocatable[workload]
 	return capacity || allocatable
 }
 
 // Equal reports whether two nodes are the same here.
-func (n Node) Equal(other Node) bool {
+func (n Resources) Equal(other Resources) bool {
 	return n.Name == other.Name && n.UID == other.UID && n.Config == other.Config && n.CPUs == other.CPUs &&
 		slices.Equal(n.Advertised, other.Advertised) && maps.Equal(n.Capacity, other.Capacity) && maps.Equal(n.Allocatable, other.Allocatable)
 }
 
-// Types returns the workload types that an annotation lists.
-func Types(annotation string) []string {
+// WorkloadTypes returns the workload types that an annotation lists.
+func WorkloadTypes(annotation string) []string {
 	types := strings.FieldsFunc(annotation, func(r rune) bool { return r == ',' })
 	slices.Sort(types)
 	return slices.Compact(types)

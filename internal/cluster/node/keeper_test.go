@@ -1,4 +1,4 @@
-package capacity_test
+package node_test
 
 import (
 	"context"
@@ -12,16 +12,15 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"machine-pivot/internal/cluster/api"
-	"machine-pivot/internal/cluster/capacity"
 	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/cluster/node"
 )
 
-// world is a node with its cluster and its host, at a time.
-type world struct {
+// keeping is a node with its cluster and its host, at a time.
+type keeping struct {
 	*testing.T
-	*capacity.Keeper
-	node capacity.Node
+	*node.Keeper
+	node node.Resources
 	now  time.Time
 
 	types   []string
@@ -34,18 +33,18 @@ type world struct {
 	events  []string
 }
 
-func newWorld(t *testing.T, types ...string) *world {
+func newKeeping(t *testing.T, types ...string) *keeping {
 	t.Helper()
-	w := &world{T: t, types: types, now: time.Unix(1e9, 0), node: capacity.Node{Name: "n1", CPUs: 4000, Capacity: cores(""), Allocatable: cores("")}}
+	w := &keeping{T: t, types: types, now: time.Unix(1e9, 0), node: node.Resources{Name: "n1", CPUs: 4000, Capacity: cores(""), Allocatable: cores("")}}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	w.Keeper = &capacity.Keeper{Cluster: w, Runner: w, Now: func() time.Time { return w.now }, Log: log, Metrics: &node.Metrics{}}
+	w.Keeper = &node.Keeper{Cluster: w, Runner: w, Now: func() time.Time { return w.now }, Log: log, Metrics: &node.Metrics{}}
 	w.Keeper.Events = &node.Events{Cluster: w, Now: w.Keeper.Now}
 	return w
 }
 
 // measures checks that the metrics have a line.
-func (w *world) measures(line string) {
+func (w *keeping) measures(line string) {
 	w.Helper()
 	var page strings.Builder
 	if err := w.Metrics.Write(&page); err != nil || !strings.Contains(page.String(), "\n"+line+"\n") {
@@ -53,8 +52,8 @@ func (w *world) measures(line string) {
 	}
 }
 
-// Workloads implements capacity.Runner.
-func (w *world) Workloads(context.Context) (hostpivot.Workloads, error) {
+// Workloads implements node.WorkloadsRunner.
+func (w *keeping) Workloads(context.Context) (hostpivot.Workloads, error) {
 	w.asked++
 	if w.broken != nil {
 		return hostpivot.Workloads{}, w.broken
@@ -65,18 +64,18 @@ func (w *world) Workloads(context.Context) (hostpivot.Workloads, error) {
 	return hostpivot.Workloads{Types: slices.Clone(w.types)}, nil
 }
 
-// Advertise implements capacity.Cluster.
-func (w *world) Advertise(_ context.Context, p capacity.Patch) (capacity.Node, error) {
+// Advertise implements node.Advertiser.
+func (w *keeping) Advertise(_ context.Context, p node.ResourcesPatch) (node.Resources, error) {
 	w.changes++
 	if w.down != nil {
-		return capacity.Node{}, w.down
+		return node.Resources{}, w.down
 	}
 	w.node = applied(w.node, p)
 	return w.node, nil
 }
 
-// Record implements capacity.Cluster.
-func (w *world) Record(_ context.Context, of node.Node, e node.Event) error {
+// Record implements node.Advertiser.
+func (w *keeping) Record(_ context.Context, of node.Node, e node.Event) error {
 	if of.Name != "n1" {
 		w.Errorf("an event about %q", of.Name)
 	}
@@ -85,7 +84,7 @@ func (w *world) Record(_ context.Context, of node.Node, e node.Event) error {
 }
 
 // pass lets time pass, in which the Keeper does what is due.
-func (w *world) pass(d time.Duration) {
+func (w *keeping) pass(d time.Duration) {
 	w.Helper()
 	for end := w.now.Add(d); ; {
 		after, wait := w.Step(w.Context(), w.node)
@@ -103,21 +102,21 @@ func (w *world) pass(d time.Duration) {
 }
 
 // kubelet is what kubelet says of the resources.
-func (w *world) kubelet(amounts string) {
+func (w *keeping) kubelet(amounts string) {
 	w.node.Capacity, w.node.Allocatable = cores(amounts), cores(amounts)
 }
 
 // have requires what the node has.
-func (w *world) have(amounts string) {
+func (w *keeping) have(amounts string) {
 	w.Helper()
-	if !w.node.Equal(capacity.Node{Name: "n1", Config: w.node.Config, CPUs: w.node.CPUs, Advertised: w.node.Advertised, Capacity: cores(amounts), Allocatable: cores(amounts)}) {
+	if !w.node.Equal(node.Resources{Name: "n1", Config: w.node.Config, CPUs: w.node.CPUs, Advertised: w.node.Advertised, Capacity: cores(amounts), Allocatable: cores(amounts)}) {
 		w.Errorf("the node is %+v, want %s", w.node, amounts)
 	}
 }
 
 // TestKeeper is the life of a node's resources.
 func TestKeeper(t *testing.T) {
-	w := newWorld(t, "management")
+	w := newKeeping(t, "management")
 	w.pass(time.Minute)
 	w.have("management=4000")
 	w.pass(time.Hour)
@@ -148,9 +147,9 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// TestUndone: something that undoes each change is not answered more and more often, and is forgotten later.
-func TestUndone(t *testing.T) {
-	w := newWorld(t, "management")
+// TestKeeperUndone: something that undoes each change is not answered more and more often, and is forgotten later.
+func TestKeeperUndone(t *testing.T) {
+	w := newKeeping(t, "management")
 	for range 3600 {
 		w.kubelet("management=0")
 		w.pass(time.Second)
@@ -170,9 +169,9 @@ func TestUndone(t *testing.T) {
 	}
 }
 
-// TestUnknown: while the types of the host are not known, the node has the resources of the last known ones.
-func TestUnknown(t *testing.T) {
-	w := newWorld(t)
+// TestKeeperUnknown: while the types of the host are not known, the node has the resources of the last known ones.
+func TestKeeperUnknown(t *testing.T) {
+	w := newKeeping(t)
 	w.problem = "cannot use the file; correct it"
 	w.node.Advertised = []string{"management"} // by an agent before
 	w.kubelet("management=4000")
@@ -193,9 +192,9 @@ func TestUnknown(t *testing.T) {
 	w.have("management=4000")
 }
 
-// TestDown: what fails is tried again, and not all the time.
-func TestDown(t *testing.T) {
-	w := newWorld(t, "management")
+// TestKeeperDown: what fails is tried again, and not all the time.
+func TestKeeperDown(t *testing.T) {
+	w := newKeeping(t, "management")
 	w.down = errors.New("no answer")
 	w.pass(time.Hour)
 	if w.changes < 10 || w.changes > 20 || len(w.events) > 0 {
@@ -206,9 +205,9 @@ func TestDown(t *testing.T) {
 	w.have("management=4000")
 }
 
-// TestClock: a clock that is set back delays nothing.
-func TestClock(t *testing.T) {
-	w := newWorld(t, "management")
+// TestKeeperClock: a clock that is set back delays nothing.
+func TestKeeperClock(t *testing.T) {
+	w := newKeeping(t, "management")
 	w.pass(time.Minute)
 	w.now = w.now.AddDate(-1, 0, 0)
 	w.types = []string{"management", "other"}
@@ -216,11 +215,11 @@ func TestClock(t *testing.T) {
 	w.have("management=4000 other=4000")
 }
 
-// TestRun: the Keeper ends with its context, also if it has never seen the node.
-func TestRun(t *testing.T) {
-	w := newWorld(t, "management")
+// TestKeeperRun: the Keeper ends with its context, also if it has never seen the node.
+func TestKeeperRun(t *testing.T) {
+	w := newKeeping(t, "management")
 	ctx, cancel := context.WithCancel(t.Context())
-	nodes, ended := make(chan capacity.Node, 1), make(chan struct{})
+	nodes, ended := make(chan node.Resources, 1), make(chan struct{})
 	go func() { w.Keeper.Run(ctx, nodes); close(ended) }()
 	cancel()
 	<-ended
@@ -238,9 +237,9 @@ func TestRun(t *testing.T) {
 	w.have("management=4000")
 }
 
-// recorder sends the events of a world.
+// recorder sends the events of a Keeper.
 type recorder struct {
-	*world
+	*keeping
 	events chan string
 }
 

@@ -1,4 +1,4 @@
-package capacity_test
+package node_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/cluster/capacity"
+	"machine-pivot/internal/cluster/node"
 )
 
 // cores returns amounts of types, written as "a=1 b=2".
@@ -25,7 +25,7 @@ func cores(text string) map[string]int64 {
 }
 
 // text returns a change as text: "a=1 b- by a".
-func text(p capacity.Patch, ok bool) string {
+func text(p node.ResourcesPatch, ok bool) string {
 	if !ok {
 		return "nothing"
 	}
@@ -40,7 +40,7 @@ func text(p capacity.Patch, ok bool) string {
 	return strings.Join(append(append(parts, "by"), p.Advertised...), " ")
 }
 
-func TestDecide(t *testing.T) {
+func TestDecideResources(t *testing.T) {
 	for name, c := range map[string]struct {
 		types                             string
 		capacity, allocatable, advertised string
@@ -67,13 +67,13 @@ func TestDecide(t *testing.T) {
 		"another type":                           {"b", "a=4000", "a=4000", "a", 4000, "a- b=4000 by b"},
 		"gone before kubelet has reported":       {"", "a=0", "a=0", "a", 0, "a- by"},
 	} {
-		n := capacity.Node{CPUs: c.cpus, Advertised: capacity.Types(c.advertised), Capacity: cores(c.capacity), Allocatable: cores(c.allocatable)}
-		p, ok := capacity.Decide(n, strings.Fields(c.types))
+		n := node.Resources{CPUs: c.cpus, Advertised: node.WorkloadTypes(c.advertised), Capacity: cores(c.capacity), Allocatable: cores(c.allocatable)}
+		p, ok := node.DecideResources(n, strings.Fields(c.types))
 		if got := text(p, ok); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 		if after := applied(n, p); ok {
-			if p, ok := capacity.Decide(after, strings.Fields(c.types)); ok {
+			if p, ok := node.DecideResources(after, strings.Fields(c.types)); ok {
 				t.Errorf("%s: it does not settle: %s", name, text(p, ok))
 			}
 		}
@@ -81,7 +81,7 @@ func TestDecide(t *testing.T) {
 }
 
 // applied returns a node after a change.
-func applied(n capacity.Node, p capacity.Patch) capacity.Node {
+func applied(n node.Resources, p node.ResourcesPatch) node.Resources {
 	n.Advertised, n.Capacity, n.Allocatable = p.Advertised, maps.Clone(n.Capacity), maps.Clone(n.Allocatable)
 	for workload, amount := range p.Cores {
 		if amount == nil {

@@ -1,4 +1,4 @@
-package capacity
+package node
 
 import (
 	"context"
@@ -12,35 +12,38 @@ import (
 
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/hostpivot"
-	"machine-pivot/internal/cluster/node"
-	"machine-pivot/internal/retry"
+	backoff "machine-pivot/internal/retry"
 )
 
-// Keeper keeps the resources of one node. What it remembers only saves work.
+// Keeper keeps the resources of CPU partitioning in the capacity of a node, as OpenShift's kubelet does:
+// TYPE.workload.openshift.io/cores, a thousand for each CPU. Any other kubelet does not know them, and sets them to 0 when it
+// starts as it does with each resource without a device plugin that it has seen.
+//
+// It is beside the Agent: neither waits for the other. What it remembers only saves work.
 type Keeper struct {
-	Cluster Cluster
-	Runner  Runner
+	Cluster Advertiser
+	Runner  WorkloadsRunner
 	Now     func() time.Time
 	Log     *logrus.Logger
-	Metrics *node.Metrics
-	Events  *node.Events
+	Metrics *Metrics
+	Events  *Events
 
 	types   []string  // of the host, as last known
 	known   bool      // they are
-	config  string    // Node.Config when they were asked for
+	config  string    // Resources.Config when they were asked for
 	ask     time.Time // when they are asked for again
 	patched time.Time // when the node was last changed, or that was tried
 	pause   time.Duration
 }
 
-// Cluster is the node's cluster, as a Keeper uses it.
-type Cluster interface {
+// Advertiser is the node's cluster, as a Keeper uses it.
+type Advertiser interface {
 	// Advertise changes the node, and returns its new state.
-	Advertise(ctx context.Context, p Patch) (Node, error)
+	Advertise(ctx context.Context, p ResourcesPatch) (Resources, error)
 }
 
-// Runner asks pivot on the host: see package hostpivot.
-type Runner interface {
+// WorkloadsRunner asks pivot on the host: see package hostpivot.
+type WorkloadsRunner interface {
 	Workloads(ctx context.Context) (hostpivot.Workloads, error)
 }
 
@@ -55,8 +58,8 @@ const (
 )
 
 // Run keeps the resources of the node until ctx ends. nodes has the newest state of the node.
-func (k *Keeper) Run(ctx context.Context, nodes <-chan Node) {
-	var n Node
+func (k *Keeper) Run(ctx context.Context, nodes <-chan Resources) {
+	var n Resources
 	select {
 	case n = <-nodes:
 	case <-ctx.Done():
@@ -65,7 +68,7 @@ func (k *Keeper) Run(ctx context.Context, nodes <-chan Node) {
 	for {
 		var wait time.Duration
 		n, wait = k.Step(ctx, n)
-		timer := time.NewTimer(retry.Policy{First: wait, Cap: wait}.Wait(1, nil)) // a random one, since others wait, too
+		timer := time.NewTimer(backoff.Policy{First: wait, Cap: wait}.Wait(1, nil)) // a random one, since others wait, too
 		select {
 		case n = <-nodes:
 		case <-timer.C:
@@ -79,7 +82,7 @@ func (k *Keeper) Run(ctx context.Context, nodes <-chan Node) {
 }
 
 // Step does what is due for a node, and returns its newest state and how long nothing is due unless it changes.
-func (k *Keeper) Step(ctx context.Context, n Node) (Node, time.Duration) {
+func (k *Keeper) Step(ctx context.Context, n Resources) (Resources, time.Duration) {
 	now := k.Now()
 	if wait := k.ask.Sub(now); wait <= 0 || wait > askEvery || n.Config != k.config { // the clock may be set back
 		k.askHost(ctx, n)
@@ -89,7 +92,7 @@ func (k *Keeper) Step(ctx context.Context, n Node) (Node, time.Duration) {
 	if !k.known {
 		return n, rest
 	}
-	p, due := Decide(n, k.types)
+	p, due := DecideResources(n, k.types)
 	if !due {
 		return n, rest
 	}
@@ -106,14 +109,14 @@ func (k *Keeper) Step(ctx context.Context, n Node) (Node, time.Duration) {
 		return n, k.pause
 	}
 	if len(p.Cores) > 0 {
-		k.tell(ctx, after, node.Event{Reason: api.EventWorkloadsAdvertised, Message: describe(p)})
+		k.tell(ctx, after, Event{Reason: api.EventWorkloadsAdvertised, Message: describe(p)})
 	}
 	return after, rest
 }
 
 // askHost asks for the workload types of the host. If they cannot be told, those that were last known stay: a
 // mistake in a file takes no resource from pods that run.
-func (k *Keeper) askHost(ctx context.Context, n Node) {
+func (k *Keeper) askHost(ctx context.Context, n Resources) {
 	found, err := k.Runner.Workloads(ctx)
 	k.config = n.Config
 	k.ask = k.Now().Add(askEvery)
@@ -122,28 +125,28 @@ func (k *Keeper) askHost(ctx context.Context, n Node) {
 		k.ask = k.Now().Add(askAgain)
 		k.Log.WithError(err).Warn("cannot ask for the workloads of the host; tries again")
 	case found.Problem != "":
-		k.Metrics.Workloads(false)
+		k.Metrics.workloads(false)
 		k.ask = k.Now().Add(askAgain)
-		k.tell(ctx, n, node.Event{Reason: api.EventWorkloadsUnknown, Message: api.BoundedReason(found.Problem), Warning: true})
+		k.tell(ctx, n, Event{Reason: api.EventWorkloadsUnknown, Message: api.BoundedReason(found.Problem), Warning: true})
 	default:
-		k.Metrics.Workloads(true)
+		k.Metrics.workloads(true)
 		k.types, k.known = found.Types, true
 	}
 }
 
 // tell records an event.
-func (k *Keeper) tell(ctx context.Context, n Node, e node.Event) {
-	k.Events.Record(ctx, k.Log.WithContext(ctx), node.Node{Name: n.Name, UID: n.UID}, e)
+func (k *Keeper) tell(ctx context.Context, n Resources, e Event) {
+	k.Events.Record(ctx, k.Log.WithContext(ctx), Node{Name: n.Name, UID: n.UID}, e)
 }
 
 // describe returns a change for people.
-func describe(p Patch) string {
+func describe(p ResourcesPatch) string {
 	var parts []string
 	for _, workload := range slices.Sorted(maps.Keys(p.Cores)) {
 		if cores := p.Cores[workload]; cores == nil {
-			parts = append(parts, "no longer "+workload+Suffix)
+			parts = append(parts, "no longer "+workload+WorkloadCores)
 		} else {
-			parts = append(parts, fmt.Sprintf("%s%s: %d", workload, Suffix, *cores))
+			parts = append(parts, fmt.Sprintf("%s%s: %d", workload, WorkloadCores, *cores))
 		}
 	}
 	return "the node advertises " + strings.Join(parts, ", ")
