@@ -53,6 +53,7 @@ selinux() {
 	# Where image-based hosts have it: libostree looks at the modules of a deployment, which has no /var.
 	mv var/lib/selinux/default/* etc/selinux/default
 	echo 'store-root=/etc/selinux' >>etc/selinux/semanage.conf
+	prune_policy
 	load_module guest
 	[ "$variant" != selinux-any-label ] || load_module any-label
 	label_pinning etc_runtime_t
@@ -64,6 +65,18 @@ selinux() {
 	load_module new-type
 	label_pinning guest_new_t
 	keep_policy new-type
+}
+
+# prune_policy keeps the modules for what a guest runs, with all that they need. Each of the 330 others costs time at
+# every compilation of the policy, boot and relabelling. Older releases lack some.
+prune_policy() {
+	local module remove=()
+	local keep=" base bubblewrap cgroup clock container crio getty hostname iptables kubernetes loadkeys lvm podman raid setrans shutdown ssh su sudo unconfined xdg xserver "
+	for module in etc/selinux/default/active/modules/100/*; do
+		module=${module##*/}
+		[[ $keep = *" $module "* ]] || remove+=("$module")
+	done
+	chroot . semodule -N -X 100 -r "${remove[@]}"
 }
 
 # The administrator's lines, which go before those of the policy. What semodule has
@@ -104,7 +117,8 @@ prune_modules() {
 }
 
 prune_files() {
-	rm -rf usr/share/{perl,perl5,zoneinfo,bash-completion,gnupg,common-licenses,man,doc,info,locale,lintian} usr/include \
+	rm -rf usr/share/{perl,perl5,zoneinfo,bash-completion,zsh,gnupg,common-licenses,man,doc,info,locale,lintian,bug,debconf,initramfs-tools,selinux} \
+		usr/include usr/lib/klibc \
 		usr/lib/x86_64-linux-gnu/{perl*,gconv,libapt*} usr/bin/{perl*,apt*} usr/lib/apt usr/lib/dpkg/methods etc/apt \
 		usr/lib/udev/hwdb.*
 }
