@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"machine-pivot/dracut"
-	"machine-pivot/internal/initrd"
 	"machine-pivot/internal/printable"
 	"machine-pivot/internal/verdict"
 	systemdunits "machine-pivot/systemd-units"
@@ -64,7 +63,7 @@ func runsPivot() subject {
 
 // ofPivot judges program, units and dracut module of pivot: a part without the others, or of another version, does not do
 // what the others rely on.
-func (i image) ofPivot(early initrd.Contents) (found []verdict.Finding) {
+func (i image) ofPivot(early InitramfsContents) (found []verdict.Finding) {
 	has := map[string]bool{}
 	for _, name := range []string{program, unit, module} {
 		there, err := i.repo.HasPath(i.commit, name)
@@ -95,7 +94,7 @@ func (i image) ofPivot(early initrd.Contents) (found []verdict.Finding) {
 
 // ofOneVersion compares the image's program with the other parts of pivot in the image. The program has the text of its own
 // units and of its dracut module; early is the program in the initramfs, nil if that has none.
-func (i image) ofOneVersion(early *initrd.Sum) (found []verdict.Finding) {
+func (i image) ofOneVersion(early *Sum) (found []verdict.Finding) {
 	text, err := i.repo.ReadFileUpTo(i.commit, program, maxProgram)
 	if err != nil {
 		return []verdict.Finding{notJudged("whether the parts of pivot in it are of one version: %v", err)}

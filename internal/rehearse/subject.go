@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"machine-pivot/internal/initrd"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/verdict"
 )
@@ -34,7 +33,7 @@ type image struct {
 	release string // of its kernel; "" if its modules are not where they are looked for
 	files   []ostree.BootFile
 	// initramfs returns what the initramfs contains. It is read once, when it is first asked for.
-	initramfs func() (initrd.Contents, error)
+	initramfs func() (InitramfsContents, error)
 }
 
 func (s Stage) open(commit ostree.Checksum) (i image, err error) {
@@ -62,7 +61,7 @@ func (i image) text(name string) (string, error) {
 	return string(data), err
 }
 
-func (i image) readInitramfs() (c initrd.Contents, err error) {
+func (i image) readInitramfs() (c InitramfsContents, err error) {
 	n := slices.IndexFunc(i.files, ostree.BootFile.IsInitramfs)
 	if n < 0 {
 		return c, errors.New("there is none")
@@ -72,17 +71,17 @@ func (i image) readInitramfs() (c initrd.Contents, err error) {
 		return c, err
 	}
 	defer file.Close()
-	return initrd.Read(file)
+	return ReadInitramfs(file)
 }
 
 // early are the modules that are there before / is mounted.
 type early struct {
-	initrd.Contents
+	InitramfsContents
 	builtin map[string]bool
 }
 
 func (e early) has(module string) bool {
-	name := initrd.ModuleName(module)
+	name := moduleName(module)
 	return e.Modules[name] || e.builtin[name]
 }
 
@@ -91,7 +90,7 @@ const opener = "systemd-cryptsetup"
 
 // early reads the initramfs, and which modules are built into the kernel.
 func (i image) early() (e early, err error) {
-	if e.Contents, err = i.initramfs(); err != nil {
+	if e.InitramfsContents, err = i.initramfs(); err != nil {
 		return e, fmt.Errorf("cannot read the initramfs of kernel %s: %w", i.release, err)
 	}
 	if e.Opens && e.Dracut != nil {
@@ -100,7 +99,7 @@ func (i image) early() (e early, err error) {
 	list, err := i.read("modules.builtin")
 	e.builtin = map[string]bool{}
 	for file := range strings.FieldsSeq(list) {
-		e.builtin[initrd.ModuleName(file)] = true
+		e.builtin[moduleName(file)] = true
 	}
 	return e, err
 }

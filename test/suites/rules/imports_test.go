@@ -114,8 +114,7 @@ var importTable = map[string]rule{
 
 	// The images of a host: how the core gets them, and what they contain.
 	"bootloader": {ours: []string{"fault", "hostfiles", "inflate", "ostree", "printable", "rehearse", "secureboot", "settings", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
-	"rehearse":   {ours: []string{"dracut", "hostfiles", "initrd", "kargs", "ostree", "printable", "selinux", "systemd-units", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
-	"initrd":     {foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"rehearse":   {ours: []string{"dracut", "hostfiles", "kargs", "ostree", "printable", "selinux", "systemd-units", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"identity":   {ours: []string{"fault", "machine", "pivot", "retry", "settings"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"secureboot": {never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostimages": {ours: []string{"guard", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},

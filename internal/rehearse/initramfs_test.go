@@ -1,4 +1,4 @@
-package initrd_test
+package rehearse_test
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/ulikunitz/xz"
 
-	"machine-pivot/internal/initrd"
+	"machine-pivot/internal/rehearse"
 )
 
 // archive returns an archive in the format newc. Files have their names as content, but for dracut's list.
@@ -92,14 +92,14 @@ func lengths(n int) (out []byte) {
 	return append(out, byte(n))
 }
 
-// TestRead (P100): an early archive and a compressed one, zeros between, in each format.
-func TestRead(t *testing.T) {
+// TestInitramfs (P100): an early archive and a compressed one, zeros between, in each format.
+func TestInitramfs(t *testing.T) {
 	early := append(archive("kernel/x86/microcode/GenuineIntel.bin"), make([]byte, 512)...)
 	main := archive("usr/lib/modules/6.1/kernel/fs/xfs/xfs.ko.xz", "./usr/lib/modules/6.1/kernel/drivers/md/dm-mod.ko", "usr/lib/dracut/modules.txt", "usr/bin/true")
 	main = append(main, make([]byte, 64)...) // as cpio pads it
 	for name, compress := range formats(t) {
 		for what, whole := range map[string][]byte{"alone": compress(main), "after an early one": slices.Concat(early, compress(main)), "padded": append(compress(main), 0, 0, 0, 0, 0, 0, 0, 0)} {
-			got, err := initrd.Read(bytes.NewReader(whole))
+			got, err := rehearse.ReadInitramfs(bytes.NewReader(whole))
 			if err != nil {
 				t.Errorf("%s, %s: %v", name, what, err)
 				continue
@@ -108,7 +108,7 @@ func TestRead(t *testing.T) {
 			if !slices.Equal(modules, []string{"dm_mod", "xfs"}) || !slices.Equal(dracut, []string{"bash", "crypt", "mdraid"}) {
 				t.Errorf("%s, %s: modules %v, dracut's %v", name, what, modules, dracut)
 			}
-			if _, err := initrd.Read(bytes.NewReader(whole[:len(whole)-len(compress(main))/2])); err == nil {
+			if _, err := rehearse.ReadInitramfs(bytes.NewReader(whole[:len(whole)-len(compress(main))/2])); err == nil {
 				t.Errorf("%s, %s: a part of it is no error", name, what)
 			}
 		}
@@ -116,15 +116,15 @@ func TestRead(t *testing.T) {
 	// What follows has modules, too: it is read, or nothing is known.
 	more := archive("usr/lib/modules/6.1/kernel/drivers/nvme.ko")
 	for name, compress := range formats(t) {
-		got, err := initrd.Read(bytes.NewReader(slices.Concat(compress(main), more)))
+		got, err := rehearse.ReadInitramfs(bytes.NewReader(slices.Concat(compress(main), more)))
 		if err == nil && !got.Modules["nvme"] {
 			t.Errorf("%s: what follows is not there", name)
 		}
 	}
 }
 
-// TestReadWrong (P100): what is not an initramfs is an error.
-func TestReadWrong(t *testing.T) {
+// TestInitramfsWrong (P100): what is not an initramfs is an error.
+func TestInitramfsWrong(t *testing.T) {
 	name := archive("usr/bin/true")
 	copy(name[6+8*11:], "00100000")
 	for what, data := range map[string]string{
@@ -132,14 +132,14 @@ func TestReadWrong(t *testing.T) {
 		"no number": "070701" + strings.Repeat("x", 200), "a long name": string(name), "lzo": "\x89LZO\x00\r\n\x1a\n",
 		"lz4 that repeats nothing": "\x02\x21\x4c\x18\x03\x00\x00\x00\x00\x01\x00",
 	} {
-		if _, err := initrd.Read(strings.NewReader(data)); err == nil {
+		if _, err := rehearse.ReadInitramfs(strings.NewReader(data)); err == nil {
 			t.Errorf("%s: no error", what)
 		}
 	}
 }
 
-// FuzzRead: no input panics, hangs, or takes more memory than its window.
-func FuzzRead(f *testing.F) {
+// FuzzInitramfs: no input panics, hangs, or takes more memory than its window.
+func FuzzInitramfs(f *testing.F) {
 	for _, compress := range formats(f) {
 		f.Add(compress(archive("usr/lib/modules/6.1/kernel/fs/xfs/xfs.ko.xz", "usr/lib/dracut/modules.txt")))
 	}
@@ -147,14 +147,14 @@ func FuzzRead(f *testing.F) {
 		if len(data) > 1<<16 {
 			return
 		}
-		if c, err := initrd.Read(bytes.NewReader(data)); err == nil && c.Modules == nil {
+		if c, err := rehearse.ReadInitramfs(bytes.NewReader(data)); err == nil && c.Modules == nil {
 			t.Error("neither contents nor an error")
 		}
 	})
 }
 
-// BenchmarkRead: an initramfs of 100 MB that expands to twice as much.
-func BenchmarkRead(b *testing.B) {
+// BenchmarkInitramfs: an initramfs of 100 MB that expands to twice as much.
+func BenchmarkInitramfs(b *testing.B) {
 	data := make([]byte, 200<<20)
 	state := uint64(1)
 	for i := 0; i < len(data); i += 8 {
@@ -173,7 +173,7 @@ func BenchmarkRead(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(whole)))
 			for b.Loop() {
-				if _, err := initrd.Read(bytes.NewReader(whole)); err != nil {
+				if _, err := rehearse.ReadInitramfs(bytes.NewReader(whole)); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,4 +1,4 @@
-package initrd
+package rehearse
 
 import (
 	"bufio"
@@ -11,13 +11,12 @@ import (
 
 const (
 	modulesOfDracut = "usr/lib/dracut/modules.txt"
-	pivotProgram    = "usr/bin/pivot"
-	maxName         = 4096     // PATH_MAX, which the kernel demands
-	maxList         = 64 << 10 // bytes of the list of dracut's modules
+	maxEntryName    = 4096     // PATH_MAX, which the kernel demands
+	maxDracutList   = 64 << 10 // bytes of the list of dracut's modules
 )
 
 // readArchive reads one archive in the format newc, to its trailer.
-func (c *Contents) readArchive(from *bufio.Reader) error {
+func (c *InitramfsContents) readArchive(from *bufio.Reader) error {
 	var header [110]byte
 	for {
 		if _, err := io.ReadFull(from, header[:]); err != nil {
@@ -26,18 +25,18 @@ func (c *Contents) readArchive(from *bufio.Reader) error {
 		if magic := string(header[:6]); magic != "070701" && magic != "070702" {
 			return fmt.Errorf("an archive in it is damaged: %q is no header", magic)
 		}
-		size, err := field(header[:], 6)
+		size, err := cpioField(header[:], 6)
 		if err != nil {
 			return err
 		}
-		length, err := field(header[:], 11)
+		length, err := cpioField(header[:], 11)
 		if err != nil {
 			return err
 		}
-		if length == 0 || length > maxName {
+		if length == 0 || length > maxEntryName {
 			return fmt.Errorf("an archive in it is damaged: a name has %d bytes", length)
 		}
-		name := make([]byte, padded(len(header)+int(length))-len(header))
+		name := make([]byte, cpioPadded(len(header)+int(length))-len(header))
 		if _, err := io.ReadFull(from, name); err != nil {
 			return fmt.Errorf("an archive in it ends early: %w", noEOF(err))
 		}
@@ -52,10 +51,10 @@ func (c *Contents) readArchive(from *bufio.Reader) error {
 }
 
 // readFile reads the content of a file, with its padding.
-func (c *Contents) readFile(from io.Reader, name string, size int64) error {
+func (c *InitramfsContents) readFile(from io.Reader, name string, size int64) error {
 	whole := size + (4-size%4)%4
 	switch {
-	case name == modulesOfDracut && size <= maxList:
+	case name == modulesOfDracut && size <= maxDracutList:
 		list := make([]byte, whole)
 		if _, err := io.ReadFull(from, list); err != nil {
 			return err
@@ -65,18 +64,18 @@ func (c *Contents) readFile(from io.Reader, name string, size int64) error {
 			c.Dracut[module] = true
 		}
 		return nil
-	case name == pivotProgram && size > 0: // a hard link's content stands once
+	case name == program && size > 0: // a hard link's content stands once
 		return c.readPivot(from, size, whole-size)
 	case strings.HasSuffix(name, "/systemd-cryptsetup"), strings.HasSuffix(name, "bin/cryptsetup"):
 		c.Opens = true
 	case strings.Contains(name, ".ko"):
-		c.Modules[ModuleName(name)] = true
+		c.Modules[moduleName(name)] = true
 	}
 	_, err := io.CopyN(io.Discard, from, whole)
 	return err
 }
 
-func (c *Contents) readPivot(from io.Reader, size, padding int64) error {
+func (c *InitramfsContents) readPivot(from io.Reader, size, padding int64) error {
 	hash := sha256.New()
 	_, err := io.CopyN(hash, from, size)
 	if err == nil {
@@ -86,8 +85,8 @@ func (c *Contents) readPivot(from io.Reader, size, padding int64) error {
 	return err
 }
 
-// field returns the nth number of a header: eight hexadecimal digits each.
-func field(header []byte, n int) (uint64, error) {
+// cpioField returns the nth number of a header: eight hexadecimal digits each.
+func cpioField(header []byte, n int) (uint64, error) {
 	digits := string(header[6+8*n : 6+8*n+8])
 	value, err := strconv.ParseUint(digits, 16, 32)
 	if err != nil {
@@ -96,7 +95,7 @@ func field(header []byte, n int) (uint64, error) {
 	return value, nil
 }
 
-func padded(n int) int { return (n + 3) &^ 3 }
+func cpioPadded(n int) int { return (n + 3) &^ 3 }
 
 // noEOF returns an error for an end where more was expected.
 func noEOF(err error) error {

@@ -1,4 +1,4 @@
-package initrd
+package rehearse
 
 import (
 	"bufio"

@@ -1,6 +1,4 @@
-// Package initrd reads what an initramfs contains, as a stream: the names of its kernel modules, which modules of
-// dracut it was built with, and its pivot.
-package initrd
+package rehearse
 
 import (
 	"bufio"
@@ -17,9 +15,9 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// Contents are what an initramfs contains.
-type Contents struct {
-	Modules map[string]bool // names of kernel modules, as ModuleName returns them
+// InitramfsContents are what an initramfs contains.
+type InitramfsContents struct {
+	Modules map[string]bool // names of kernel modules, as moduleName returns them
 	Dracut  map[string]bool // dracut's modules; nil if it does not say
 	Opens   bool            // it has a program that opens disks of LUKS
 	Pivot   *Sum            // of /usr/bin/pivot; nil if it has none
@@ -28,24 +26,24 @@ type Contents struct {
 // Sum is the SHA-256 of a file.
 type Sum [sha256.Size]byte
 
-// maxExpanded limits what an initramfs may expand to, in bytes. Large ones expand to 400 MB.
-const maxExpanded = 2 << 30
+// maxInitramfs limits what an initramfs may expand to, in bytes. Large ones expand to 400 MB.
+const maxInitramfs = 2 << 30
 
-// maxWindow limits the memory that one compressed with zstd may ask for, in bytes. The highest of zstd's usual levels, 19,
-// asks for 8 MiB.
-const maxWindow = 32 << 20
+// maxInitramfsWindow limits the memory that one compressed with zstd may ask for, in bytes. The highest of zstd's usual
+// levels, 19, asks for 8 MiB.
+const maxInitramfsWindow = 32 << 20
 
-// ModuleName returns the name of a kernel module as the kernel writes it, from that of its file.
-func ModuleName(file string) string {
+// moduleName returns the name of a kernel module as the kernel writes it, from that of its file.
+func moduleName(file string) string {
 	name, _, _ := strings.Cut(path.Base(file), ".ko")
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-// Read reads an initramfs: archives one after the other, each of them compressed or not, with zeros between, as the
-// kernel reads it (Documentation/driver-api/early-userspace/buffer-format.rst). An error means that nothing is known: what
+// ReadInitramfs reads an initramfs: archives one after the other, each of them compressed or not, with zeros between, as
+// the kernel reads it (Documentation/driver-api/early-userspace/buffer-format.rst). An error means that nothing is known: what
 // was not read could have anything.
-func Read(r io.Reader) (Contents, error) {
-	c := Contents{Modules: map[string]bool{}}
+func ReadInitramfs(r io.Reader) (InitramfsContents, error) {
+	c := InitramfsContents{Modules: map[string]bool{}}
 	from := bufio.NewReaderSize(r, 64<<10)
 	for n := 0; ; n++ {
 		magic, err := skipZeros(from)
@@ -62,15 +60,15 @@ func Read(r io.Reader) (Contents, error) {
 }
 
 // readPart reads one archive, or one compressed stream of them.
-func (c *Contents) readPart(from *bufio.Reader, magic []byte) error {
+func (c *InitramfsContents) readPart(from *bufio.Reader, magic []byte) error {
 	if bytes.HasPrefix(magic, []byte("0707")) {
 		return c.readArchive(from)
 	}
-	stream, err := expand(from, magic)
+	stream, err := expandPart(from, magic)
 	if err != nil {
 		return err
 	}
-	expanded := bufio.NewReaderSize(io.LimitReader(stream, maxExpanded), 64<<10)
+	expanded := bufio.NewReaderSize(io.LimitReader(stream, maxInitramfs), 64<<10)
 	for n := 0; ; n++ {
 		_, err := skipZeros(expanded)
 		if errors.Is(err, io.EOF) && n > 0 {
@@ -105,9 +103,9 @@ func skipZeros(from *bufio.Reader) (magic []byte, err error) {
 	}
 }
 
-// expand decompresses what begins with magic. The reader ends with the stream; what follows is still to be read from from, or
+// expandPart decompresses what begins with magic. The reader ends with the stream; what follows is still to be read from from, or
 // is an error.
-func expand(from *bufio.Reader, magic []byte) (io.Reader, error) {
+func expandPart(from *bufio.Reader, magic []byte) (io.Reader, error) {
 	switch {
 	case bytes.HasPrefix(magic, []byte("\x1f\x8b")):
 		z, err := gzip.NewReader(from)
@@ -116,9 +114,9 @@ func expand(from *bufio.Reader, magic []byte) (io.Reader, error) {
 		}
 		return z, err
 	case bytes.HasPrefix(magic, []byte("\x28\xb5\x2f\xfd")):
-		return zstd.NewReader(&zstdFrame{from: from}, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+		return zstd.NewReader(&zstdFrame{from: from}, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxInitramfsWindow))
 	case bytes.HasPrefix(magic, []byte("\xfd7zXZ\x00")):
-		return xz.ReaderConfig{DictCap: maxWindow}.NewReader(from)
+		return xz.ReaderConfig{DictCap: maxInitramfsWindow}.NewReader(from)
 	case bytes.HasPrefix(magic, []byte("\x02\x21\x4c\x18")):
 		return newLZ4(from)
 	}
