@@ -9,7 +9,6 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/layer"
-	"machine-pivot/internal/rpmrepo"
 	"machine-pivot/pivot"
 )
 
@@ -67,16 +66,16 @@ func (e Extensions) Fetch(ctx context.Context, image pivot.Image, progress func(
 	err := e.with(ctx, image, func(found *osimage.Opened) error {
 		unpacked, err := e.unpack(len(found.Layers))
 		if err == nil {
-			err = found.Extract(ctx, repositoryIn, func(n int) layer.FileSink { return unpacked.Part(n) },
+			err = found.Extract(ctx, repositoryIn, func(n int) layer.FileSink { return unpacked.part(n) },
 				func(p osimage.Progress) { progress(AmountOf(p)) })
 		}
 		if err == nil {
-			err = unpacked.Join()
+			err = unpacked.join()
 		}
 		return err
 	})
 	if err == nil {
-		r.Names, err = rpmrepo.Names(e.path(fetchedIn))
+		r.Names, err = repositoryPackages(e.path(fetchedIn))
 	}
 	if err != nil {
 		return r, errors.Join(err, e.Release())
@@ -85,7 +84,7 @@ func (e Extensions) Fetch(ctx context.Context, image pivot.Image, progress func(
 }
 
 // unpack begins to unpack a repository, after what an earlier run has left is removed.
-func (e Extensions) unpack(layers int) (*rpmrepo.Unpacked, error) {
+func (e Extensions) unpack(layers int) (*unpackedRepository, error) {
 	if err := e.Release(); err != nil {
 		return nil, err
 	}
@@ -93,7 +92,7 @@ func (e Extensions) unpack(layers int) (*rpmrepo.Unpacked, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rpmrepo.Unpack(e.path(fetchedIn), layers, free)
+	return unpackRepository(e.path(fetchedIn), layers, free)
 }
 
 // Release implements pivot.Repositories.

@@ -87,7 +87,6 @@ var importTable = map[string]rule{
 	"osimage/source":     {ours: []string{"osimage/imageref", "osimage/imagefault", "fault", "guard", "hostfiles", "inflate", "input", "retry", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"osimage/layer":      {ours: []string{"sepolicy", "osimage/imagefault", "ostree", "selinux", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/bootc":      {ours: []string{"ostree", "osimage/imageref", "kargs", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
-	"rpmrepo":            {ours: []string{"guard", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"net"})},
 	"osimage/imagefault": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// What a change means for running services.
@@ -117,7 +116,7 @@ var importTable = map[string]rule{
 	"rehearse":   {ours: []string{"dracut", "hostfiles", "kargs", "ostree", "printable", "selinux", "systemd-units", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"identity":   {ours: []string{"fault", "machine", "pivot", "retry", "settings"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"secureboot": {never: slices.Concat(processes, commandLine, []string{"net"})},
-	"hostimages": {ours: []string{"guard", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "rpmrepo", "selinux", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"hostimages": {ours: []string{"guard", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "selinux", "settings"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What the first boot and day 2 share, and these two: neither imports the other.
 	"machine":     {ours: []string{"api", "sepolicy", "bootloader", "disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "osimage/bootc", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "secureboot", "settings", "status", "systemd-units", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},

@@ -1,9 +1,4 @@
-// Package rpmrepo handles a repository of RPM packages in a directory: it assembles the
-// repository from the layers of an image, and lists its packages.
-//
-// Formats. The metadata are as createrepo_c writes and libdnf reads them: repodata/repomd.xml
-// names the list "primary", an XML file that is uncompressed or compressed with gzip or zstd.
-package rpmrepo
+package hostimages
 
 import (
 	"errors"
@@ -21,15 +16,15 @@ import (
 
 // Limits of a repository. Those that come with an OS have some hundred files and 2 GiB.
 const (
-	maxUnpacked = 8 << 30 // bytes of files
-	maxEntries  = 1 << 16 // files, and files that layers remove; packages in a list
+	maxRepository        = 8 << 30 // bytes of files
+	maxRepositoryEntries = 1 << 16 // files, and files that layers remove; packages in a list
 )
 
-// Unpacked is a repository that is being unpacked from the layers of an image. The layers may
-// be unpacked concurrently. The repository is complete after Join.
-type Unpacked struct {
+// unpackedRepository is a repository that is being unpacked from the layers of an image. The layers may
+// be unpacked concurrently. The repository is complete after join.
+type unpackedRepository struct {
 	dir     string
-	parts   []*Part
+	parts   []*repositoryPart
 	full    bool // bytes is what the disk has room for
 	bytes   *guard.Budget
 	entries *guard.Budget
@@ -39,14 +34,14 @@ type Unpacked struct {
 // repository.
 const partsDir = ".layers"
 
-// Unpack creates an empty directory for a repository that comes from the given number of
+// unpackRepository creates an empty directory for a repository that comes from the given number of
 // layers. Existing contents are removed. What is unpacked is counted while it is written: beyond
 // free bytes, writing fails with kind fault.CannotWrite, beyond the limits of a repository with
 // fault.BadInput.
-func Unpack(dir string, layers int, free int64) (*Unpacked, error) {
-	u := &Unpacked{
-		dir: dir, parts: make([]*Part, layers), full: free < maxUnpacked,
-		bytes: guard.NewBudget(min(free, maxUnpacked), "bytes of unpacked packages"), entries: guard.NewBudget(maxEntries, "files"),
+func unpackRepository(dir string, layers int, free int64) (*unpackedRepository, error) {
+	u := &unpackedRepository{
+		dir: dir, parts: make([]*repositoryPart, layers), full: free < maxRepository,
+		bytes: guard.NewBudget(min(free, maxRepository), "bytes of unpacked packages"), entries: guard.NewBudget(maxRepositoryEntries, "files"),
 	}
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, partsDir), 0o755)); err != nil {
 		return nil, fmt.Errorf("cannot make the directory of a repository: %w", err)
@@ -54,19 +49,19 @@ func Unpack(dir string, layers int, free int64) (*Unpacked, error) {
 	return u, nil
 }
 
-// Part starts the part of the nth layer. A second call for the same layer starts it over.
-func (u *Unpacked) Part(n int) *Part {
+// part starts the part of the nth layer. A second call for the same layer starts it over.
+func (u *unpackedRepository) part(n int) *repositoryPart {
 	if again := u.parts[n]; again != nil {
 		u.bytes.Return(again.bytes)
 		u.entries.Return(again.entries)
 	}
-	u.parts[n] = &Part{of: u, dir: filepath.Join(u.dir, partsDir, strconv.Itoa(n)), gone: map[string]bool{}}
+	u.parts[n] = &repositoryPart{of: u, dir: filepath.Join(u.dir, partsDir, strconv.Itoa(n)), gone: map[string]bool{}}
 	return u.parts[n]
 }
 
-// Part is what one layer contributes to the repository.
-type Part struct {
-	of    *Unpacked
+// repositoryPart is what one layer contributes to the repository.
+type repositoryPart struct {
+	of    *unpackedRepository
 	dir   string
 	begun bool
 	gone  map[string]bool // paths that this layer removes from the layers below
@@ -75,13 +70,13 @@ type Part struct {
 }
 
 // takeEntry takes one entry from its budget.
-func (p *Part) takeEntry() error {
+func (p *repositoryPart) takeEntry() error {
 	p.entries++
 	return p.of.entries.Take(1)
 }
 
 // takeBytes takes n bytes from their budget.
-func (p *Part) takeBytes(n int) error {
+func (p *repositoryPart) takeBytes(n int) error {
 	p.bytes += int64(n)
 	err := p.of.bytes.Take(int64(n))
 	if err != nil && p.of.full {
@@ -91,13 +86,13 @@ func (p *Part) takeBytes(n int) error {
 }
 
 // Remove hides a file of the layers below, or everything in a directory; "." hides everything.
-func (p *Part) Remove(name string) error {
+func (p *repositoryPart) Remove(name string) error {
 	p.gone[name] = true
 	return p.takeEntry()
 }
 
 // CreateFile creates a file of the layer. If a name occurs twice, the last one wins.
-func (p *Part) CreateFile(name string) (io.WriteCloser, error) {
+func (p *repositoryPart) CreateFile(name string) (io.WriteCloser, error) {
 	if !p.begun { // remove what an earlier attempt left
 		if err := os.RemoveAll(p.dir); err != nil {
 			return nil, err
@@ -115,17 +110,17 @@ func (p *Part) CreateFile(name string) (io.WriteCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return counted{to, p}, nil
+	return countedFile{to, p}, nil
 }
 
-// counted is a file. Its bytes are taken from the budget of its part.
-type counted struct {
+// countedFile is a file. Its bytes are taken from the budget of its part.
+type countedFile struct {
 	file *os.File
-	part *Part
+	part *repositoryPart
 }
 
 // Write implements io.Writer.
-func (c counted) Write(p []byte) (int, error) {
+func (c countedFile) Write(p []byte) (int, error) {
 	if err := c.part.takeBytes(len(p)); err != nil {
 		return 0, err
 	}
@@ -133,11 +128,11 @@ func (c counted) Write(p []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (c counted) Close() error { return c.file.Close() }
+func (c countedFile) Close() error { return c.file.Close() }
 
-// Join merges all parts into one directory. A file of an upper layer wins over those of the
+// join merges all parts into one directory. A file of an upper layer wins over those of the
 // layers below.
-func (u *Unpacked) Join() error {
+func (u *unpackedRepository) join() error {
 	for n := len(u.parts) - 1; n >= 0; n-- {
 		if err := u.move(n); err != nil {
 			return fmt.Errorf("cannot put a repository together: %w", err)
@@ -150,7 +145,7 @@ func (u *Unpacked) Join() error {
 }
 
 // move moves the files of one part into place, unless a layer above has or removes them.
-func (u *Unpacked) move(n int) error {
+func (u *unpackedRepository) move(n int) error {
 	part := u.parts[n]
 	if part == nil || !part.begun {
 		return nil
@@ -172,7 +167,7 @@ func (u *Unpacked) move(n int) error {
 }
 
 // hidden reports whether a layer above the nth has a file of that name or removes it.
-func (u *Unpacked) hidden(name string, n int) bool {
+func (u *unpackedRepository) hidden(name string, n int) bool {
 	if _, err := os.Lstat(filepath.Join(u.dir, name)); err == nil {
 		return true
 	}

@@ -1,4 +1,4 @@
-package rpmrepo_test
+package hostimages
 
 import (
 	"bytes"
@@ -16,26 +16,25 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/rpmrepo"
 	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/oscontainer"
 )
 
-func packages() []oscontainer.RPM {
+func testPackages() []oscontainer.RPM {
 	return []oscontainer.RPM{
 		{Name: "kernel-rt-core", Version: "6.1", Files: map[string][]byte{"/usr/lib/a": []byte("a")}},
 		{Name: "usbguard", Version: "1.0", Files: map[string][]byte{"/usr/lib/b": []byte("b")}},
 	}
 }
 
-// TestNames (P80): reads the output of the real createrepo_c, with each compression of its
+// TestRepositoryPackages (P80): reads the output of the real createrepo_c, with each compression of its
 // lists.
-func TestNames(t *testing.T) {
+func TestRepositoryPackages(t *testing.T) {
 	need.Program(t, "createrepo_c")
 	for _, compression := range []string{"gz", "zstd", "xz"} {
 		t.Run(compression, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := oscontainer.Repository(dir, packages()); err != nil {
+			if err := oscontainer.Repository(dir, testPackages()); err != nil {
 				t.Fatal(err)
 			}
 			if compression == "zstd" {
@@ -43,7 +42,7 @@ func TestNames(t *testing.T) {
 			} else if out, err := exec.CommandContext(t.Context(), "createrepo_c", "--quiet", "--general-compress-type="+compression, dir).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
-			names, err := rpmrepo.Names(dir)
+			names, err := repositoryPackages(dir)
 			if compression == "xz" {
 				if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), ".xz") {
 					t.Errorf("names %q, error %v", names, err)
@@ -121,25 +120,25 @@ func TestNoRepository(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if names, err := rpmrepo.Names(dir); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), c.want) {
+			if names, err := repositoryPackages(dir); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("names %q, error %v", names, err)
 			}
 		})
 	}
 }
 
-// TestUnpack (P80): the files of the layers are merged as a container engine would show them,
+// TestUnpackRepository (P80): the files of the layers are merged as a container engine would show them,
 // also if an earlier attempt read a layer in part.
-func TestUnpack(t *testing.T) {
+func TestUnpackRepository(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "repository")
 	if err := os.MkdirAll(filepath.Join(dir, "left"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	u, err := rpmrepo.Unpack(dir, 4, 1<<20)
+	u, err := unpackRepository(dir, 4, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(p *rpmrepo.Part, files ...string) {
+	write := func(p *repositoryPart, files ...string) {
 		t.Helper()
 		for _, name := range files {
 			name, content, _ := strings.Cut(name, "=")
@@ -155,19 +154,19 @@ func TestUnpack(t *testing.T) {
 			}
 		}
 	}
-	write(u.Part(0), "cut off=x")
-	write(u.Part(0), "a=0", "a=1", "gone/b=1", "gone/deep/c=1", "d=1", "stays/e=1")
-	middle := u.Part(1)
+	write(u.part(0), "cut off=x")
+	write(u.part(0), "a=0", "a=1", "gone/b=1", "gone/deep/c=1", "d=1", "stays/e=1")
+	middle := u.part(1)
 	if err := middle.Remove("gone"); err != nil {
 		t.Fatal(err)
 	}
 	write(middle, "gone/new=2", "d=2")
-	top := u.Part(3) // the third layer has no part of the repository
+	top := u.part(3) // the third layer has no part of the repository
 	if err := top.Remove("stays/f"); err != nil {
 		t.Fatal(err)
 	}
 	write(top, "a=4")
-	if err := u.Join(); err != nil {
+	if err := u.join(); err != nil {
 		t.Fatal(err)
 	}
 	var got []string

@@ -1,4 +1,4 @@
-package rpmrepo
+package hostimages
 
 import (
 	"compress/gzip"
@@ -17,24 +17,25 @@ import (
 // Limits of the metadata, in bytes after decompression. Repositories of extensions have some hundred
 // packages, and lists of less than 1 MiB.
 const (
-	maxIndex  = 1 << 20
-	maxList   = 32 << 20
-	maxWindow = 8 << 20 // of zstd; createrepo_c's own compression needs no more
+	maxRepositoryIndex = 1 << 20
+	maxPackageList     = 32 << 20
+	maxListWindow      = 8 << 20 // of zstd; createrepo_c's own compression needs no more
 )
 
-// Names returns the names of the packages in the repository at dir, according to its metadata,
-// once for each version. The error has kind fault.BadInput if dir is not a valid repository.
-func Names(dir string) (names []string, err error) {
+// repositoryPackages returns the names of the packages in the repository at dir, according to its metadata,
+// once for each version. The metadata are as createrepo_c writes and libdnf reads them: repodata/repomd.xml names the
+// list "primary", an XML file that is uncompressed or compressed with gzip or zstd. The error has kind fault.BadInput if dir is not a valid repository.
+func repositoryPackages(dir string) (names []string, err error) {
 	root, err := os.OpenRoot(dir) // confines the paths that the metadata name
 	if err != nil {
 		return nil, noRepository(err)
 	}
 	defer root.Close()
-	list, err := primary(root)
+	list, err := primaryList(root)
 	if err != nil {
 		return nil, noRepository(err)
 	}
-	if names, err = namesIn(root, list); err != nil {
+	if names, err = packagesInList(root, list); err != nil {
 		return nil, noRepository(fmt.Errorf("%s: %w", list, err))
 	}
 	return names, nil
@@ -44,8 +45,8 @@ func noRepository(err error) error {
 	return fault.New(fault.BadInput, "cannot read the repository of packages: %w", err)
 }
 
-// primary returns the path of the package list, as named by the index.
-func primary(root *os.Root) (string, error) {
+// primaryList returns the path of the package list, as named by the index.
+func primaryList(root *os.Root) (string, error) {
 	const index = "repodata/repomd.xml"
 	file, err := root.Open(index)
 	if err != nil {
@@ -60,7 +61,7 @@ func primary(root *os.Root) (string, error) {
 			} `xml:"location"`
 		} `xml:"data"`
 	}
-	if err := xml.NewDecoder(guard.NewBudget(maxIndex, "bytes").Reader(file)).Decode(&repomd); err != nil {
+	if err := xml.NewDecoder(guard.NewBudget(maxRepositoryIndex, "bytes").Reader(file)).Decode(&repomd); err != nil {
 		return "", fmt.Errorf("%s: %w", index, err)
 	}
 	for _, d := range repomd.Data {
@@ -71,26 +72,26 @@ func primary(root *os.Root) (string, error) {
 	return "", fmt.Errorf("%s names no list of packages", index)
 }
 
-func namesIn(root *os.Root, list string) ([]string, error) {
+func packagesInList(root *os.Root, list string) ([]string, error) {
 	file, err := root.Open(list)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	plain, err := decompress(file, path.Ext(list))
+	plain, err := decompressList(file, path.Ext(list))
 	if err != nil {
 		return nil, err
 	}
 	defer plain.Close()
-	return packageNames(guard.NewBudget(maxList, "decompressed bytes").Reader(plain))
+	return packageNames(guard.NewBudget(maxPackageList, "decompressed bytes").Reader(plain))
 }
 
-func decompress(r io.Reader, extension string) (io.ReadCloser, error) {
+func decompressList(r io.Reader, extension string) (io.ReadCloser, error) {
 	switch extension {
 	case ".gz":
 		return gzip.NewReader(r)
 	case ".zst":
-		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxListWindow))
 		if err != nil {
 			return nil, err
 		}

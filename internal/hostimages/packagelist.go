@@ -1,4 +1,4 @@
-package rpmrepo
+package hostimages
 
 import (
 	"bufio"
@@ -13,8 +13,8 @@ import (
 // Limits of a package list, whatever its size. The decoder holds one token and all open elements in
 // memory.
 const (
-	maxToken = 1 << 20 // bytes of a tag or a text, such as a change log's entry
-	maxDepth = 16      // of elements; createrepo_c writes 5
+	maxListToken = 1 << 20 // bytes of a tag or a text, such as a change log's entry
+	maxListDepth = 16      // of elements; createrepo_c writes 5
 )
 
 // packageNames returns the names of the packages in a list: the text of each element "name" in an
@@ -22,10 +22,10 @@ const (
 func packageNames(list io.Reader) (names []string, err error) {
 	from := &tokenReader{in: bufio.NewReader(list)}
 	in := xml.NewDecoder(from)
-	room := guard.NewBudget(maxEntries, "packages")
+	room := guard.NewBudget(maxRepositoryEntries, "packages")
 	var open []string // the names of the open elements
 	for {
-		from.left = maxToken
+		from.left = maxListToken
 		token, err := in.Token()
 		if errors.Is(err, io.EOF) {
 			return names, nil
@@ -36,17 +36,17 @@ func packageNames(list io.Reader) (names []string, err error) {
 		depth := len(open)
 		switch token := token.(type) {
 		case xml.StartElement:
-			if open = append(open, token.Name.Local); len(open) > maxDepth {
-				return nil, fmt.Errorf("elements in more than %d others", maxDepth)
+			if open = append(open, token.Name.Local); len(open) > maxListDepth {
+				return nil, fmt.Errorf("elements in more than %d others", maxListDepth)
 			}
-			if isName(open) {
+			if isPackageName(open) {
 				if err := room.Take(1); err != nil {
 					return nil, err
 				}
 				names = append(names, "")
 			}
 		case xml.CharData:
-			if isName(open) {
+			if isPackageName(open) {
 				names[len(names)-1] += string(token)
 			}
 		case xml.EndElement:
@@ -55,8 +55,8 @@ func packageNames(list io.Reader) (names []string, err error) {
 	}
 }
 
-// isName reports whether the innermost of the open elements has the name of a package.
-func isName(open []string) bool {
+// isPackageName reports whether the innermost of the open elements has the name of a package.
+func isPackageName(open []string) bool {
 	n := len(open)
 	return n > 1 && open[n-1] == "name" && open[n-2] == "package"
 }
@@ -70,7 +70,7 @@ type tokenReader struct {
 // ReadByte implements io.ByteReader.
 func (r *tokenReader) ReadByte() (byte, error) {
 	if r.left--; r.left < 0 {
-		return 0, fmt.Errorf("a tag or a text has more than %d bytes", maxToken)
+		return 0, fmt.Errorf("a tag or a text has more than %d bytes", maxListToken)
 	}
 	return r.in.ReadByte()
 }

@@ -1,4 +1,4 @@
-package rpmrepo_test
+package hostimages
 
 import (
 	"bufio"
@@ -14,25 +14,24 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/rpmrepo"
 	"machine-pivot/test/tools/script"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"measure": script.Measure, "names": names})
+	testscript.Main(m, map[string]func(){"measure": script.Measure, "names": printPackages})
 }
 
-// names is a program that prints the number of names in a repository.
-func names() {
-	all, err := rpmrepo.Names(os.Args[1])
+// printPackages is a program that prints the number of names in a repository.
+func printPackages() {
+	all, err := repositoryPackages(os.Args[1])
 	fmt.Println(len(all), "names", err)
 	if err != nil {
 		os.Exit(fault.KindOf(err).ExitStatus())
 	}
 }
 
-// TestLargeLists: lists that compress well take neither memory nor time.
-func TestLargeLists(t *testing.T) {
+// TestLargePackageLists: lists that compress well take neither memory nor time.
+func TestLargePackageLists(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads hundreds of MiB")
 	}
@@ -98,14 +97,14 @@ func repeated(t *testing.T, begin, again string, bytes int) (dir string) {
 	return dir
 }
 
-// TestUnpackLimits: what layers unpack to is counted for all of them together, and not twice
+// TestUnpackRepositoryLimits: what layers unpack to is counted for all of them together, and not twice
 // if a layer is read again.
-func TestUnpackLimits(t *testing.T) {
-	u, err := rpmrepo.Unpack(filepath.Join(t.TempDir(), "repository"), 2, 1000)
+func TestUnpackRepositoryLimits(t *testing.T) {
+	u, err := unpackRepository(filepath.Join(t.TempDir(), "repository"), 2, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(p *rpmrepo.Part, n int) error {
+	write := func(p *repositoryPart, n int) error {
 		t.Helper()
 		f, err := p.CreateFile("a")
 		if err != nil {
@@ -115,15 +114,15 @@ func TestUnpackLimits(t *testing.T) {
 		return errors.Join(err, f.Close())
 	}
 	for range 3 { // the layer is read again
-		if err := write(u.Part(0), 600); err != nil {
+		if err := write(u.part(0), 600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err = write(u.Part(1), 600)
+	err = write(u.part(1), 600)
 	if fault.KindOf(err) != fault.CannotWrite || fault.HintOf(err) == "" || !strings.Contains(err.Error(), "more than 1000 bytes of unpacked packages") {
 		t.Errorf("more than is free: %v", err)
 	}
-	part := u.Part(1)
+	part := u.part(1)
 	for n := 0; err == nil || n == 0; n++ {
 		if err = part.Remove(fmt.Sprint(n)); n > 1<<16 {
 			t.Fatal("any number of files can be removed")
