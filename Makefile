@@ -101,7 +101,7 @@ test: deps controlplane check
 # because some tests wait. The longest come first. GOGC: as above. Seven packages have no short tests, and some of them take long to link.
 LONG = ./internal/osimage ./test/suites/stories ./rpmostree ./cmd/pivot ./internal/ostree
 unit:
-	TMPDIR=$$(go run ./test/tools/tmpdir) GOGC=400 go test $(NEUTRAL) -short -skip '$(NIGHTLY)' -vet=off -p $$((3 * $$(nproc))) $(LONG) $$(go list ./... | grep -vE '/test/suites/(agent|booted|e2e|syskill)$$|/internal/cluster/(drain|hostpivot|kube)$$')
+	TMPDIR=$$(go run ./test/tools/tmpdir) GOGC=400 go test $(NEUTRAL) -short -skip '$(NIGHTLY)' -vet=off -p $$((3 * $$(nproc))) $(LONG) $$(go list ./... | grep -vE '/test/suites/(agent|booted|e2e|syskill)$$|/internal/cluster/(hostpivot|kube)$$')
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz

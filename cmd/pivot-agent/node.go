@@ -15,7 +15,6 @@ import (
 
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/connect"
-	"machine-pivot/internal/cluster/drain"
 	"machine-pivot/internal/cluster/hostpivot"
 	"machine-pivot/internal/cluster/kube"
 	"machine-pivot/internal/cluster/node"
@@ -30,7 +29,7 @@ type nodeFlags struct {
 	listen        string
 	metrics       metricsFlags
 	drain         string
-	pods          drain.Policy
+	pods          kube.DrainPolicy
 	handBack      bool
 	policy        node.Policy
 }
@@ -69,10 +68,10 @@ func nodeCommand(build cli.Build) *cobra.Command {
 	f.metrics.add(cmd)
 	f.drain = drainSelf
 	cli.OneOf{Value: &f.drain, Allowed: []string{drainSelf, drainController}}.Add(cmd, "drain", "who cordons, drains and uncordons the node: the agent, or a controller by the annotations")
-	f.pods = drain.Policy{EmptyDir: drain.Evict, Unmanaged: drain.Evict, Finished: drain.Evict} // as the machine-config operator does
-	cli.OneOf{Value: &f.pods.EmptyDir, Allowed: []string{drain.Evict, drain.Stop}}.Add(cmd, "drain-emptydir", "pods with data in an emptyDir, which is lost: evict them, or stop the drain")
-	cli.OneOf{Value: &f.pods.Unmanaged, Allowed: []string{drain.Evict, drain.Stop}}.Add(cmd, "drain-unmanaged", "pods without a controller that creates them again: evict them, or stop the drain")
-	cli.OneOf{Value: &f.pods.Finished, Allowed: []string{drain.Evict, drain.Leave}}.Add(cmd, "drain-finished", "pods that have ended: evict them, or leave them")
+	f.pods = kube.DrainPolicy{EmptyDir: kube.Evict, Unmanaged: kube.Evict, Finished: kube.Evict} // as the machine-config operator does
+	cli.OneOf{Value: &f.pods.EmptyDir, Allowed: []string{kube.Evict, kube.Stop}}.Add(cmd, "drain-emptydir", "pods with data in an emptyDir, which is lost: evict them, or stop the drain")
+	cli.OneOf{Value: &f.pods.Unmanaged, Allowed: []string{kube.Evict, kube.Stop}}.Add(cmd, "drain-unmanaged", "pods without a controller that creates them again: evict them, or stop the drain")
+	cli.OneOf{Value: &f.pods.Finished, Allowed: []string{kube.Evict, kube.Leave}}.Add(cmd, "drain-finished", "pods that have ended: evict them, or leave them")
 	flags.BoolVar(&f.policy.SingleNode, "single-node", false, "the node is the only one of its cluster, and is not drained")
 	flags.DurationVar(&f.policy.DrainLimit, "drain-limit", time.Hour, "`DURATION` that a drain may take")
 	flags.BoolVar(&f.policy.KeepDraining, "keep-draining", false, "continue a drain that takes longer than --drain-limit, instead of giving the node back")
@@ -108,7 +107,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, build cli.Build) error {
 	agent := &node.Agent{
 		Cluster: cluster, Runner: host, Policy: f.policy, Version: build.Version, Now: time.Now,
 		Log: log, Metrics: &node.Metrics{Version: build.Version, Commit: build.Commit}, Events: &node.Events{Cluster: cluster, Now: time.Now},
-		Drainer: &drain.Drainer{Cluster: cluster, Self: self(), Policy: f.pods, Limit: drainPass, Log: log},
+		Drainer: &kube.Drainer{Cluster: cluster, Self: self(), Policy: f.pods, Limit: drainPass, Log: log},
 	}
 	if f.handBack {
 		return handBack(cmd.Context(), agent, cmd.OutOrStdout())

@@ -74,6 +74,6 @@ func (c *Cluster) Advertise(ctx context.Context, p node.ResourcesPatch) (node.Re
 	}
 	var o object
 	r := c.API.Patch(types.MergePatchType).AbsPath(c.nodePath(), "status").Param("fieldManager", fieldManager).Body(body)
-	err = c.Do(ctx, r, "advertise the workloads of the node "+c.Name, &o)
+	err = c.do(ctx, r, "advertise the workloads of the node "+c.Name, &o)
 	return o.capacity(), err
 }

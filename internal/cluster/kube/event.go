@@ -45,10 +45,10 @@ func (c *Cluster) Record(ctx context.Context, of node.Node, e node.Event) error 
 	if err != nil {
 		return err
 	}
-	err = c.Do(ctx, c.API.Post().AbsPath(eventsPath).Body(body), "record an event", nil)
+	err = c.do(ctx, c.API.Post().AbsPath(eventsPath).Body(body), "record an event", nil)
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	again := fmt.Sprintf(`{"lastTimestamp":%q}`, now.Format(time.RFC3339))
-	return c.Do(ctx, c.API.Patch(types.MergePatchType).AbsPath(eventsPath+"/"+name).Body([]byte(again)), "record an event again", nil)
+	return c.do(ctx, c.API.Patch(types.MergePatchType).AbsPath(eventsPath+"/"+name).Body([]byte(again)), "record an event again", nil)
 }

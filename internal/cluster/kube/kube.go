@@ -1,5 +1,5 @@
-// Package kube is the node agent's access to the API server. It reads and writes exactly the objects that
-// deploy/ grants, each by its name.
+// Package kube is the node agent's access to the API server: it implements what package node asks of its cluster, and
+// drains the node. It reads and writes exactly the objects that deploy/ grants, each by its name.
 package kube
 
 import (
@@ -114,10 +114,10 @@ func (o object) node() node.Node {
 
 func (c *Cluster) nodePath() string { return "/api/v1/nodes/" + c.Name }
 
-// Do sends a request and decodes the answer, unless into is nil. It takes 30 seconds at most, and does not
+// do sends a request and decodes the answer, unless into is nil. It takes 30 seconds at most, and does not
 // obey a Retry-After of the API server: client-go would do so in silence, for minutes. what is the request
 // in words, such as "read the node n1".
-func (c *Cluster) Do(ctx context.Context, r *rest.Request, what string, into any) error {
+func (c *Cluster) do(ctx context.Context, r *rest.Request, what string, into any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
 	result := r.MaxRetries(0).Do(ctx)
@@ -148,7 +148,7 @@ func unavailable(what string, err error) error {
 // Node implements node.Cluster.
 func (c *Cluster) Node(ctx context.Context) (node.Node, error) {
 	var o object
-	err := c.Do(ctx, c.API.Get().AbsPath(c.nodePath()), "read the node "+c.Name, &o)
+	err := c.do(ctx, c.API.Get().AbsPath(c.nodePath()), "read the node "+c.Name, &o)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // kubelet's credentials are for one node
 		return node.Node{}, fault.New(fault.KindOf(err), "%w", err).
 			WithHint("see whether kubelet has registered the node, and under this name (--node-name); which rights the agent needs: docs/cluster-reference.md")
@@ -165,7 +165,7 @@ func (c *Cluster) MachineConfig(ctx context.Context, name string) ([]byte, error
 		return nil, fmt.Errorf("%w: %q is no name", node.ErrNoMachineConfig, name)
 	}
 	var raw json.RawMessage
-	err := c.Do(ctx, c.API.Get().AbsPath("/apis", api.OperatorGroup, api.OperatorVersion, api.MachineConfigs, name), "read the MachineConfig "+name, &raw)
+	err := c.do(ctx, c.API.Get().AbsPath("/apis", api.OperatorGroup, api.OperatorVersion, api.MachineConfigs, name), "read the MachineConfig "+name, &raw)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, node.ErrNoMachineConfig
@@ -228,7 +228,7 @@ func (c *Cluster) Patch(ctx context.Context, read node.Node, p node.Patch) (node
 		return node.Node{}, err
 	}
 	var o object
-	err = c.Do(ctx, c.API.Patch(types.MergePatchType).AbsPath(c.nodePath()).Param("fieldManager", fieldManager).Body(body), "change the node "+c.Name, &o)
+	err = c.do(ctx, c.API.Patch(types.MergePatchType).AbsPath(c.nodePath()).Param("fieldManager", fieldManager).Body(body), "change the node "+c.Name, &o)
 	if apierrors.IsConflict(err) {
 		return node.Node{}, node.ErrConflict
 	}
@@ -331,6 +331,6 @@ func (c *Cluster) apply(ctx context.Context, path string, m manifest) ([]metav1.
 			Conditions []metav1.Condition `json:"conditions"`
 		} `json:"status"`
 	}
-	err = c.Do(ctx, c.API.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", fieldManager).Param("force", "true").Body(body), "write "+path, &answer)
+	err = c.do(ctx, c.API.Patch(types.ApplyPatchType).AbsPath(path).Param("fieldManager", fieldManager).Param("force", "true").Body(body), "write "+path, &answer)
 	return answer.Status.Conditions, err
 }

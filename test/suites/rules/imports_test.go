@@ -132,7 +132,6 @@ var importTable = map[string]rule{
 	"cluster/hostpivot": {ours: []string{"api", "fault", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cluster/node":      {ours: []string{"api", "cluster/api", "cluster/hostpivot", "fault", "pid1", "retry", "verdict"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/kube":      {ours: []string{"cluster/api", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/drain":     {ours: []string{"cluster/api", "cluster/kube", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.
 	"cluster/containerruntime": {ours: append([]string{"authored", "cluster/api", "machineconfig", "quantity", "machineconfig/document"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/rollout":          {ours: []string{"cluster/api", "window"}, foreign: true, never: slices.Concat(processes, commandLine, world)},

@@ -1,4 +1,4 @@
-package drain
+package kube
 
 import (
 	"context"
@@ -67,7 +67,7 @@ func (d *Drainer) evict(ctx context.Context, p *corev1.Pod, dryRun bool) *refusa
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, DeleteOptions: &options,
 	})
 	if err == nil {
-		err = d.Cluster.Do(ctx, request.Body(body), "evict the pod "+nameOf(p), nil)
+		err = d.Cluster.do(ctx, request.Body(body), "evict the pod "+nameOf(p), nil)
 	}
 	if err == nil && !dryRun {
 		d.Log.WithField("pod", nameOf(p)).Info("evicted a pod")

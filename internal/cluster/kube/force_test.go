@@ -1,4 +1,4 @@
-package drain_test
+package kube_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // forced: what a budget keeps is deleted only if the node's annotation wants that, and only after its time. Each pod is an
 // event. What the policy protects, or a webhook keeps, is not deleted.
-func forced(w *world) {
+func forced(w *drainWorld) {
 	moving := w.keptByWebhook()
 	protected, kept := w.pod("protected", app("db")), w.pod("kept", app("cache"), controllerless)
 	w.budget("db", "db", minAvailable(1), 0)
@@ -48,7 +48,7 @@ func forced(w *world) {
 }
 
 // keptByWebhook returns a pod that a webhook keeps from being evicted.
-func (w *world) keptByWebhook() *corev1.Pod {
+func (w *drainWorld) keptByWebhook() *corev1.Pod {
 	w.Helper()
 	hooks := w.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: w.name}, Webhooks: []admissionv1.ValidatingWebhook{{

@@ -1,4 +1,4 @@
-package drain
+package kube
 
 import (
 	"slices"
@@ -11,14 +11,14 @@ import (
 	"machine-pivot/internal/cluster/node"
 )
 
-// Policy is what an administrator decides about pods that lose something by an eviction.
-type Policy struct {
+// DrainPolicy is what an administrator decides about pods that lose something by an eviction.
+type DrainPolicy struct {
 	EmptyDir  string // Evict or Stop: running pods with a volume emptyDir, in memory or not; its data is lost
 	Unmanaged string // Evict or Stop: running pods without a controller, which nothing creates again
 	Finished  string // Evict or Leave: pods with containers that have ended for good
 }
 
-// The values of a Policy.
+// The values of a DrainPolicy.
 const (
 	Evict = "evict" // them
 	Stop  = "stop"  // the drain, before anything is evicted

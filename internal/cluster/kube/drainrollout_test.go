@@ -1,4 +1,4 @@
-package drain_test
+package kube_test
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func (s seen) Patch(ctx context.Context, read node.Node, p node.Patch) (n node.N
 // machine. A budget keeps it waiting; then it is drained, rebooted, proven and given back. On a node that an
 // administrator has cordoned, and that has downloaded the MachineConfig before its turn, the cordon stays.
 func TestRollout(t *testing.T) {
-	w := newWorld(t, startControlPlane(t), "node-rollout")
+	w := newDrainWorld(t, startControlPlane(t), "node-rollout")
 	w.cordon(false)
 	w.machineConfigs("a", "reboot", "second")
 	w.Kubelet(t, "other")
@@ -110,7 +110,7 @@ func TestRollout(t *testing.T) {
 }
 
 // machine returns the world's machine. Its agents use the real cluster. A reboot of it while a pod runs is a violation.
-func (w *world) machine(pod *corev1.Pod) *nodeagent.World {
+func (w *drainWorld) machine(pod *corev1.Pod) *nodeagent.World {
 	m := nodeagent.New()
 	m.Cluster, m.Drainer = seen{w.drainer.Cluster, m}, &w.drainer
 	m.Before = func(int, string) {
@@ -123,7 +123,7 @@ func (w *world) machine(pod *corev1.Pod) *nodeagent.World {
 }
 
 // machineConfigs creates MachineConfigs.
-func (w *world) machineConfigs(names ...string) {
+func (w *drainWorld) machineConfigs(names ...string) {
 	w.Helper()
 	for _, name := range names {
 		w.Apply(map[string]any{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig", "metadata": map[string]any{"name": name}, "spec": map[string]any{"kernelArguments": []string{name}}})
@@ -131,7 +131,7 @@ func (w *world) machineConfigs(names ...string) {
 }
 
 // downloaded reports whether the node's NodeSystem says that it has downloaded a MachineConfig.
-func (w *world) downloaded(config string) bool {
+func (w *drainWorld) downloaded(config string) bool {
 	w.Helper()
 	object, err := w.admin.CoreV1().RESTClient().Get().AbsPath("/apis/machine-pivot.io/v1alpha1/nodesystems/" + w.name).DoRaw(w.Context())
 	if err != nil {
@@ -141,13 +141,13 @@ func (w *world) downloaded(config string) bool {
 }
 
 // want names the MachineConfig that the node is to have.
-func (w *world) want(config string) {
+func (w *drainWorld) want(config string) {
 	w.Helper()
 	w.annotate(api.DesiredConfig, config)
 }
 
 // annotate sets an annotation of the node.
-func (w *world) annotate(name, value string) {
+func (w *drainWorld) annotate(name, value string) {
 	w.Helper()
 	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, name, value)
 	if _, err := w.admin.CoreV1().Nodes().Patch(w.Context(), w.name, types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
@@ -156,7 +156,7 @@ func (w *world) annotate(name, value string) {
 }
 
 // events checks that there are events of the node with some reasons.
-func (w *world) events(reasons ...string) {
+func (w *drainWorld) events(reasons ...string) {
 	w.Helper()
 	list, err := w.admin.CoreV1().Events("default").List(w.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + w.name})
 	if err != nil {

@@ -1,6 +1,4 @@
-// Package drain empties a node by eviction, with the node's own credentials. It does not cordon the node:
-// see node.Drainer. docs/cluster-drain.md has the rules as a table.
-package drain
+package kube
 
 import (
 	"context"
@@ -12,17 +10,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"machine-pivot/internal/cluster/kube"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/retry"
 )
 
-// Drainer drains one node. It implements node.Drainer.
+// Drainer empties one node by eviction, with the node's own credentials. It implements node.Drainer.
+// docs/cluster-drain.md has the rules as a table.
 type Drainer struct {
-	Cluster *kube.Cluster        // with the node's name
+	Cluster *Cluster             // with the node's name
 	Self    types.NamespacedName // the agent's own pod; empty if it does not run as a pod
-	Policy  Policy
+	Policy  DrainPolicy
 	// Limit is how long Drain and Rehearse may take, but for one request that is being made.
 	Limit time.Duration
 	Log   *logrus.Logger

@@ -1,4 +1,4 @@
-package drain_test
+package kube_test
 
 import (
 	"encoding/json"
@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"machine-pivot/internal/cluster/drain"
 	"machine-pivot/internal/cluster/kube"
 	"machine-pivot/internal/cluster/node"
 )
@@ -29,8 +28,8 @@ func drainOf(t *testing.T, url string, now func() time.Time) func() error {
 	}
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	d := &drain.Drainer{Cluster: &kube.Cluster{Name: "n1", API: client, Now: now}, Log: log,
-		Policy: drain.Policy{EmptyDir: drain.Evict, Unmanaged: drain.Evict, Finished: drain.Evict}}
+	d := &kube.Drainer{Cluster: &kube.Cluster{Name: "n1", API: client, Now: now}, Log: log,
+		Policy: kube.DrainPolicy{EmptyDir: kube.Evict, Unmanaged: kube.Evict, Finished: kube.Evict}}
 	return func() error { return d.Drain(t.Context(), node.Node{Name: "n1", UID: "n", Unschedulable: true}) }
 }
 

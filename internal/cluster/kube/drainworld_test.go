@@ -1,4 +1,4 @@
-package drain_test
+package kube_test
 
 import (
 	"context"
@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"machine-pivot/internal/cluster/drain"
 	"machine-pivot/internal/cluster/kube"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/test/worlds/controlplane"
@@ -32,15 +31,15 @@ const (
 	impatient = 2 * time.Second
 )
 
-// world is a cordoned node of its own, and a namespace, at a real API server.
-type world struct {
+// drainWorld is a cordoned node of its own, and a namespace, at a real API server.
+type drainWorld struct {
 	*testing.T
 	*controlplane.ControlPlane
 	kubelet *controlplane.Kubelet
 	admin   kubernetes.Interface
-	name    string        // of the node and of the namespace
-	drainer drain.Drainer // with the node's own credentials and the rights of deploy/
-	traffic *traffic      // of the drainer
+	name    string       // of the node and of the namespace
+	drainer kube.Drainer // with the node's own credentials and the rights of deploy/
+	traffic *traffic     // of the drainer
 }
 
 // startControlPlane starts a control plane with what deploy/host has.
@@ -52,15 +51,15 @@ func startControlPlane(t *testing.T) *controlplane.ControlPlane {
 	return c
 }
 
-func newWorld(t *testing.T, c *controlplane.ControlPlane, name string) *world {
+func newDrainWorld(t *testing.T, c *controlplane.ControlPlane, name string) *drainWorld {
 	t.Helper()
-	w := &world{T: t, ControlPlane: c, admin: c.Client(c.Admin()), name: name, traffic: &traffic{}}
+	w := &drainWorld{T: t, ControlPlane: c, admin: c.Client(c.Admin()), name: name, traffic: &traffic{}}
 	w.kubelet = c.Kubelet(t, name)
 	w.namespace(name)
-	w.drainer = drain.Drainer{
+	w.drainer = kube.Drainer{
 		Cluster: &kube.Cluster{Name: name, API: w.client(c.NodeUser(name)), Now: time.Now},
 		Self:    types.NamespacedName{Namespace: name, Name: "self"},
-		Policy:  drain.Policy{EmptyDir: drain.Evict, Unmanaged: drain.Evict, Finished: drain.Evict},
+		Policy:  kube.DrainPolicy{EmptyDir: kube.Evict, Unmanaged: kube.Evict, Finished: kube.Evict},
 		Limit:   patient, Log: quiet(),
 	}
 	w.cordon(true)
@@ -78,7 +77,7 @@ func quiet() *logrus.Logger {
 }
 
 // client returns a client as the agent's, which w.traffic sees.
-func (w *world) client(config *rest.Config) rest.Interface {
+func (w *drainWorld) client(config *rest.Config) rest.Interface {
 	w.Helper()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		w.traffic.next = next
@@ -91,14 +90,14 @@ func (w *world) client(config *rest.Config) rest.Interface {
 	return client
 }
 
-func (w *world) namespace(name string) {
+func (w *drainWorld) namespace(name string) {
 	w.Helper()
 	if _, err := w.admin.CoreV1().Namespaces().Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) cordon(cordon bool) {
+func (w *drainWorld) cordon(cordon bool) {
 	w.Helper()
 	body := `{"spec":{"unschedulable":true}}`
 	if !cordon {
@@ -110,7 +109,7 @@ func (w *world) cordon(cordon bool) {
 }
 
 // node returns the node as the agent has read it.
-func (w *world) node() node.Node {
+func (w *drainWorld) node() node.Node {
 	w.Helper()
 	n, err := w.drainer.Cluster.Node(w.Context())
 	if err != nil {
@@ -120,7 +119,7 @@ func (w *world) node() node.Node {
 }
 
 // drain drains the node with a time limit.
-func (w *world) drain(limit time.Duration) error {
+func (w *drainWorld) drain(limit time.Duration) error {
 	w.Helper()
 	w.drainer.Limit = limit
 	return w.drainer.Drain(w.Context(), w.node())
@@ -130,7 +129,7 @@ func (w *world) drain(limit time.Duration) error {
 type edit func(p *corev1.Pod)
 
 // pod creates a pod on the node, and waits until it runs.
-func (w *world) pod(name string, edits ...edit) *corev1.Pod {
+func (w *drainWorld) pod(name string, edits ...edit) *corev1.Pod {
 	w.Helper()
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.name, Name: name, Labels: map[string]string{"app": "test"}},
@@ -153,7 +152,7 @@ func (w *world) pod(name string, edits ...edit) *corev1.Pod {
 }
 
 // get returns a pod as it is; nil if it is gone.
-func (w *world) get(ctx context.Context, p *corev1.Pod) *corev1.Pod {
+func (w *drainWorld) get(ctx context.Context, p *corev1.Pod) *corev1.Pod {
 	now, err := w.admin.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && now.UID != p.UID {
 		return nil
@@ -165,10 +164,10 @@ func (w *world) get(ctx context.Context, p *corev1.Pod) *corev1.Pod {
 }
 
 // gone reports whether a pod is gone.
-func (w *world) gone(p *corev1.Pod) bool { return w.get(w.Context(), p) == nil }
+func (w *drainWorld) gone(p *corev1.Pod) bool { return w.get(w.Context(), p) == nil }
 
 // untouched reports whether a pod is there, and nobody has asked for its end.
-func (w *world) untouched(p *corev1.Pod) bool {
+func (w *drainWorld) untouched(p *corev1.Pod) bool {
 	now := w.get(w.Context(), p)
 	return now != nil && now.DeletionTimestamp == nil
 }
@@ -198,7 +197,7 @@ func emptyDir(medium corev1.StorageMedium) edit {
 func finalizer(p *corev1.Pod) { p.Finalizers = []string{"a.example/b"} }
 
 // finish makes a pod one that has ended for good.
-func (w *world) finish(p *corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
+func (w *drainWorld) finish(p *corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
 	w.Helper()
 	now := w.get(w.Context(), p)
 	now.Status.Phase = phase
@@ -209,13 +208,13 @@ func (w *world) finish(p *corev1.Pod, phase corev1.PodPhase) *corev1.Pod {
 }
 
 // budget creates a budget for the pods of an app, and waits until it allows a number of evictions.
-func (w *world) budget(name, app string, spec policyv1.PodDisruptionBudgetSpec, allowed int32) {
+func (w *drainWorld) budget(name, app string, spec policyv1.PodDisruptionBudgetSpec, allowed int32) {
 	w.Helper()
 	w.createBudget(name, app, spec)
 	w.allows(name, allowed)
 }
 
-func (w *world) createBudget(name, app string, spec policyv1.PodDisruptionBudgetSpec) {
+func (w *drainWorld) createBudget(name, app string, spec policyv1.PodDisruptionBudgetSpec) {
 	w.Helper()
 	spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
@@ -225,7 +224,7 @@ func (w *world) createBudget(name, app string, spec policyv1.PodDisruptionBudget
 }
 
 // allows waits until a budget allows a number of evictions.
-func (w *world) allows(budget string, number int32) {
+func (w *drainWorld) allows(budget string, number int32) {
 	w.Helper()
 	controlplane.Eventually(w, "the budget "+budget+" is computed", func(ctx context.Context) bool {
 		b, err := w.admin.PolicyV1().PodDisruptionBudgets(w.name).Get(ctx, budget, metav1.GetOptions{})
@@ -284,7 +283,7 @@ func evictions(requests []string) int {
 }
 
 // says checks that an error has each of some parts.
-func (w *world) says(err error, parts ...string) {
+func (w *drainWorld) says(err error, parts ...string) {
 	w.Helper()
 	if err == nil {
 		w.Fatalf("no error, want one with %q", parts)

@@ -1,4 +1,4 @@
-package drain
+package kube
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func (d *Drainer) force(ctx context.Context, of node.Node, refused refusals) {
 		body, err := json.Marshal(metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, Preconditions: metav1.NewUIDPreconditions(string(p.UID))})
 		if err == nil {
 			path := []string{"/api/v1/namespaces", p.Namespace, "pods", p.Name}
-			err = d.Cluster.Do(ctx, d.Cluster.API.Delete().AbsPath(path...).Body(body), "delete the pod "+nameOf(p), nil)
+			err = d.Cluster.do(ctx, d.Cluster.API.Delete().AbsPath(path...).Body(body), "delete the pod "+nameOf(p), nil)
 		}
 		if r := refusalOf(err); r != nil {
 			refused[p] = refusal{says: fmt.Sprintf("held by a budget for longer than %s, and not deleted: %s", after, r.says)}

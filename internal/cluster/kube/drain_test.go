@@ -1,4 +1,4 @@
-package drain_test
+package kube_test
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"machine-pivot/internal/cluster/drain"
+	"machine-pivot/internal/cluster/kube"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/test/worlds/controlplane"
 )
@@ -32,7 +32,7 @@ import (
 // case has a node and a namespace of its own.
 func TestDrain(t *testing.T) {
 	c := startControlPlane(t)
-	for name, try := range map[string]func(w *world){
+	for name, try := range map[string]func(w *drainWorld){
 		"rules":                  rules,
 		"policy":                 policy,
 		"exhausted":              exhausted,
@@ -60,7 +60,7 @@ func TestDrain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, c, "node-"+name)
+			w := newDrainWorld(t, c, "node-"+name)
 			try(w)
 			if len(w.traffic.wrong) > 0 {
 				t.Errorf("requests without a time limit: %q", w.traffic.wrong)
@@ -70,7 +70,7 @@ func TestDrain(t *testing.T) {
 }
 
 // rules drains a node with pods of all kinds, and checks which are gone.
-func rules(w *world) {
+func rules(w *drainWorld) {
 	w.namespace("others")
 	w.Kubelet(w.T, w.name+"-other")
 	pods := map[string]struct {
@@ -116,21 +116,21 @@ func rules(w *world) {
 }
 
 // policy checks each choice: a drain that is stopped evicts nothing, and neither does its rehearsal.
-func policy(w *world) {
+func policy(w *drainWorld) {
 	pods := []*corev1.Pod{
 		w.pod("managed", controller("ReplicaSet")),
 		w.pod("scratch", controller("ReplicaSet"), emptyDir(corev1.StorageMediumMemory)),
 		w.pod("alone"),
 	}
 	finished := w.finish(w.pod("finished", emptyDir("")), corev1.PodSucceeded)
-	evict := drain.Policy{EmptyDir: drain.Evict, Unmanaged: drain.Evict, Finished: drain.Evict}
+	evict := kube.DrainPolicy{EmptyDir: kube.Evict, Unmanaged: kube.Evict, Finished: kube.Evict}
 	for _, k := range []struct {
-		with  func(p *drain.Policy)
+		with  func(p *kube.DrainPolicy)
 		named string
 		flag  string
 	}{
-		{func(p *drain.Policy) { p.EmptyDir = drain.Stop }, "scratch", "--drain-emptydir"},
-		{func(p *drain.Policy) { p.Unmanaged = drain.Stop }, "alone", "--drain-unmanaged"},
+		{func(p *kube.DrainPolicy) { p.EmptyDir = kube.Stop }, "scratch", "--drain-emptydir"},
+		{func(p *kube.DrainPolicy) { p.Unmanaged = kube.Stop }, "alone", "--drain-unmanaged"},
 	} {
 		w.drainer.Policy = evict
 		k.with(&w.drainer.Policy)
@@ -147,7 +147,7 @@ func policy(w *world) {
 		}
 	}
 	w.drainer.Policy = evict
-	w.drainer.Policy.Finished = drain.Leave
+	w.drainer.Policy.Finished = kube.Leave
 	if err := w.drain(patient); err != nil || !w.untouched(finished) {
 		w.Errorf("%v; the pod that has ended is %+v", err, w.get(w.Context(), finished))
 	}
@@ -159,7 +159,7 @@ func policy(w *world) {
 }
 
 // exhausted waits for a budget, names it, and continues when it allows an eviction.
-func exhausted(w *world) {
+func exhausted(w *drainWorld) {
 	protected, free := w.pod("protected", app("db")), w.pod("free", app("web"))
 	w.Kubelet(w.T, w.name+"-other")
 	sick := w.pod("sick", app("db"), on(w.name+"-other"))
@@ -184,7 +184,7 @@ func exhausted(w *world) {
 }
 
 // budgetsNamed checks the messages about budgets that allow nothing, for whichever reason.
-func budgetsNamed(w *world) {
+func budgetsNamed(w *drainWorld) {
 	for i := range 2 {
 		w.pod(fmt.Sprint("all-", i), app("all"))
 	}
@@ -234,7 +234,7 @@ func budgetsNamed(w *world) {
 }
 
 // unreadableBudgets drains with rights that do not include budgets.
-func unreadableBudgets(w *world) {
+func unreadableBudgets(w *drainWorld) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "drain-only"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}},
@@ -262,7 +262,7 @@ func unreadableBudgets(w *world) {
 }
 
 // rehearsal names all obstacles at once, and changes nothing.
-func rehearsal(w *world) {
+func rehearsal(w *drainWorld) {
 	protected := w.pod("protected", app("db"), controller("ReplicaSet"))
 	w.budget("db", "db", minAvailable(1), 0)
 	pods := []*corev1.Pod{protected, w.pod("free"), w.pod("scratch", emptyDir(""), controller("ReplicaSet"))}
@@ -272,7 +272,7 @@ func rehearsal(w *world) {
 	}
 	defer w.release(stuck)
 	before := w.node()
-	w.drainer.Policy.EmptyDir = drain.Stop
+	w.drainer.Policy.EmptyDir = kube.Stop
 	if err := w.drainer.Rehearse(w.Context()); err != nil && strings.Contains(err.Error(), "stuck") {
 		w.Errorf("a pod that has just been deleted is an obstacle: %v", err)
 	}
@@ -289,7 +289,7 @@ func rehearsal(w *world) {
 }
 
 // release removes the finalizers of a pod.
-func (w *world) release(p *corev1.Pod) {
+func (w *drainWorld) release(p *corev1.Pod) {
 	w.Helper()
 	if _, err := w.admin.CoreV1().Pods(p.Namespace).Patch(context.WithoutCancel(w.Context()), p.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
 		w.Error(err)
@@ -298,7 +298,7 @@ func (w *world) release(p *corev1.Pod) {
 
 // sequential drains two pods of a budget that allows one eviction: the second is evicted when the controller has
 // replaced the first. The rehearsal has nothing against that.
-func sequential(w *world) {
+func sequential(w *drainWorld) {
 	w.Kubelet(w.T, w.name+"-other")
 	pods := []*corev1.Pod{w.pod("db-0", app("db"), controller("ReplicaSet")), w.pod("db-1", app("db"), controller("ReplicaSet"))}
 	w.budget("db", "db", minAvailable(1), 1)
@@ -318,7 +318,7 @@ func sequential(w *world) {
 }
 
 // unmanagedOfABudget: of two pods that nothing replaces, a budget lets only the first go, for ever.
-func unmanagedOfABudget(w *world) {
+func unmanagedOfABudget(w *drainWorld) {
 	w.pod("db-0", app("db"))
 	w.pod("db-1", app("db"))
 	w.budget("db", "db", minAvailable(1), 1)
@@ -331,7 +331,7 @@ func unmanagedOfABudget(w *world) {
 }
 
 // terminating: a pod that somebody else has deleted is waited for, and not evicted.
-func terminating(w *world) {
+func terminating(w *drainWorld) {
 	w.kubelet.Hold(true)
 	p := w.pod("held")
 	if err := w.admin.CoreV1().Pods(w.name).Delete(w.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
@@ -353,7 +353,7 @@ func terminating(w *world) {
 }
 
 // ownPod: the agent's own pod is left.
-func ownPod(w *world) {
+func ownPod(w *drainWorld) {
 	self, free := w.pod("self"), w.pod("free")
 	if err := w.drain(patient); err != nil || !w.untouched(self) || !w.gone(free) {
 		w.Error("the wrong pods are gone: ", err)
@@ -361,7 +361,7 @@ func ownPod(w *world) {
 }
 
 // stuckFinalizer: a pod that does not go is named, with how long it should have been gone.
-func stuckFinalizer(w *world) {
+func stuckFinalizer(w *drainWorld) {
 	p := w.pod("stuck", finalizer)
 	w.says(w.drain(impatient), w.name+"/stuck: still ending")
 	w.traffic.take()
@@ -382,7 +382,7 @@ func stuckFinalizer(w *world) {
 
 // replacedPod: between the look at the pods and the eviction, a pod is replaced by another one of its name,
 // which is not evicted: it tolerates the cordon.
-func replacedPod(w *world) {
+func replacedPod(w *drainWorld) {
 	old := w.pod("set-0")
 	var replacement *corev1.Pod
 	w.traffic.intercept(func(r *http.Request) {
@@ -404,7 +404,7 @@ func replacedPod(w *world) {
 }
 
 // remove removes a pod at once.
-func (w *world) remove(p *corev1.Pod) {
+func (w *drainWorld) remove(p *corev1.Pod) {
 	w.Helper()
 	if err := w.admin.CoreV1().Pods(p.Namespace).Delete(w.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}); err != nil {
 		w.Error(err)
@@ -418,7 +418,7 @@ func tolerant(p *corev1.Pod) {
 
 // newcomers: a pod that comes after the first look is evicted, too, unless it comes back: it is of the same controller, or
 // has the same name.
-func newcomers(w *world) {
+func newcomers(w *drainWorld) {
 	first, named := w.pod("first", controller("ReplicaSet")), w.pod("named")
 	var late, back, again *corev1.Pod
 	var once sync.Once
@@ -441,7 +441,7 @@ func newcomers(w *world) {
 
 // deadKubelet: on a node without a Ready kubelet, deleted pods are waited for as long as it may still report their
 // ends, and no longer.
-func deadKubelet(w *world) {
+func deadKubelet(w *drainWorld) {
 	w.kubelet.Hold(true)
 	w.pod("held", controller("ReplicaSet"))
 	w.ready(corev1.ConditionUnknown)
@@ -464,7 +464,7 @@ func deadKubelet(w *world) {
 
 // ownPods: the product's own pods, with all that is deployed for them, are not in the way of a drain, also if all replicas
 // are on one node.
-func ownPods(w *world) {
+func ownPods(w *drainWorld) {
 	w.Deploy("../../../deploy/fleet")
 	var pods []*corev1.Pod
 	for range 2 {
@@ -481,7 +481,7 @@ func ownPods(w *world) {
 }
 
 // ready sets the condition Ready of the node.
-func (w *world) ready(status corev1.ConditionStatus) {
+func (w *drainWorld) ready(status corev1.ConditionStatus) {
 	w.Helper()
 	body := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, status)
 	if _, err := w.admin.CoreV1().Nodes().Patch(w.Context(), w.name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, "status"); err != nil {
@@ -491,7 +491,7 @@ func (w *world) ready(status corev1.ConditionStatus) {
 
 // dryRun: a rehearsal is one for webhooks, too, which may move what the pod has before they let it go. That they refuse is no
 // obstacle; a real drain asks them for real.
-func dryRun(w *world) {
+func dryRun(w *drainWorld) {
 	fail := admissionv1.Fail
 	some := admissionv1.SideEffectClassNoneOnDryRun
 	var asked atomic.Int32 // for real
@@ -535,7 +535,7 @@ func dryRun(w *world) {
 }
 
 // replacedNode: nothing is evicted from another node of the same name.
-func replacedNode(w *world) {
+func replacedNode(w *drainWorld) {
 	p := w.pod("p")
 	n := w.node()
 	n.UID = "another"
@@ -545,7 +545,7 @@ func replacedNode(w *world) {
 }
 
 // uncordoned: a drain ends when somebody uncordons the node meanwhile.
-func uncordoned(w *world) {
+func uncordoned(w *drainWorld) {
 	p := w.pod("protected", app("db"))
 	w.budget("db", "db", minAvailable(1), 0)
 	tried := make(chan struct{})
@@ -567,7 +567,7 @@ func uncordoned(w *world) {
 }
 
 // terminatingNamespace: pods of a namespace that is being deleted cannot be evicted, and end by themselves.
-func terminatingNamespace(w *world) {
+func terminatingNamespace(w *drainWorld) {
 	w.namespace("ending")
 	p := w.pod("p", func(p *corev1.Pod) { p.Namespace = "ending" })
 	if err := w.admin.CoreV1().Namespaces().Delete(w.Context(), "ending", metav1.DeleteOptions{}); err != nil {
@@ -594,7 +594,7 @@ func terminatingNamespace(w *world) {
 }
 
 // pages: the API server gives the pods in parts, and none is forgotten.
-func pages(w *world) {
+func pages(w *drainWorld) {
 	var pods []*corev1.Pod
 	for i := range 7 {
 		pods = append(pods, w.pod(fmt.Sprint("p-", i)))
@@ -624,7 +624,7 @@ func pages(w *world) {
 }
 
 // grace: a pod ends within its own grace period.
-func grace(w *world) {
+func grace(w *drainWorld) {
 	w.kubelet.Hold(true)
 	defer w.kubelet.Hold(false)
 	p := w.pod("slow", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(600)) })
@@ -635,7 +635,7 @@ func grace(w *world) {
 }
 
 // goneOnTheWay: a pod that ends between the look and the eviction is no obstacle.
-func goneOnTheWay(w *world) {
+func goneOnTheWay(w *drainWorld) {
 	p := w.pod("p")
 	w.traffic.intercept(func(r *http.Request) {
 		if r.Method == http.MethodPost {
@@ -648,7 +648,7 @@ func goneOnTheWay(w *world) {
 }
 
 // withoutTime: pods that were not tried because the time was up are named as such.
-func withoutTime(w *world) {
+func withoutTime(w *drainWorld) {
 	p := w.pod("p")
 	w.says(w.drain(-time.Second), w.name+"/p: not tried, because the time was up")
 	if !w.untouched(p) {

@@ -1,4 +1,4 @@
-package drain
+package kube
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func list[T any](ctx context.Context, d *Drainer, what, path, selector string) (
 		if next != "" {
 			r = r.Param("continue", next)
 		}
-		if err := d.Cluster.Do(ctx, r, what, &page); err != nil {
+		if err := d.Cluster.do(ctx, r, what, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Items...)
