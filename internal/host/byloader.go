@@ -1,7 +1,6 @@
 package host
 
 import (
-	"machine-pivot/internal/grub"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
 )
@@ -13,7 +12,7 @@ const grubDevice = "(hd0,gpt3)"
 // since the next differs by little. If that was entered by kexec, past the boot loader, it is what GRUB would put
 // there, if the machine has that.
 func (h *Host) byLoader(running kargs.Line, entry ostree.BootEntry) (kargs.Line, error) {
-	if before := running.ByLoader(kargs.Split(entry.Options)); len(before) > 0 || entry.Linux == "" || !grub.Configured(h.Path(bootPath)) {
+	if before := running.ByLoader(kargs.Split(entry.Options)); len(before) > 0 || entry.Linux == "" || !grubConfigured(h.Path(bootPath)) {
 		return before, nil
 	}
 	if opal, err := h.Has(opalPath); opal || err != nil {

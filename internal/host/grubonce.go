@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/grub"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 )
@@ -25,19 +24,19 @@ func (h *Host) grubOnce() (oneShot, error) {
 	if opal, err := h.Has(opalPath); opal || err != nil {
 		return oneShot{}, errors.Join(err, errors.New("petitboot is not known to start an entry once"))
 	}
-	l, err := grub.Find(h.Path(bootPath), h.GrubWrites)
+	l, err := findGrub(h.Path(bootPath), h.GrubWrites)
 	if err != nil {
 		return oneShot{}, err
 	}
 	return oneShot{
-		loader: l.Method(),
+		loader: l.method(),
 		check: func() error {
-			return h.writeGrub(context.Background(), l.Dir, l.Check)
+			return h.writeGrub(context.Background(), l.Dir, l.check)
 		},
 		set: func(ctx context.Context, e ostree.BootEntry) error {
-			return h.writeGrub(ctx, l.Dir, func(w grub.Writer) error { return l.Set(w, e.File) })
+			return h.writeGrub(ctx, l.Dir, func(w grubWriter) error { return l.set(w, e.File) })
 		},
-		forget: func(ctx context.Context) error { return h.writeGrub(ctx, l.Dir, l.Clear) },
+		forget: func(ctx context.Context) error { return h.writeGrub(ctx, l.Dir, l.clear) },
 	}, nil
 }
 
@@ -46,9 +45,9 @@ func (h *Host) grubOnce() (oneShot, error) {
 // run that was killed may have removed it, and not synced that.
 func (h *Host) EndOnce(ctx context.Context) error {
 	var errs []error
-	for _, dir := range grub.Directories(h.Path(bootPath)) {
-		if grub.Installed(dir) {
-			errs = append(errs, h.writeGrub(ctx, dir, grub.Writer.Remove))
+	for _, dir := range grubDirectories(h.Path(bootPath)) {
+		if grubHooked(dir) {
+			errs = append(errs, h.writeGrub(ctx, dir, grubWriter.removeHook))
 		} else if err := h.Disk.Sync(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("cannot sync %s: %w", dir, err))
 		}
@@ -56,10 +55,10 @@ func (h *Host) EndOnce(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// writeGrub calls write with a Writer for a directory of GRUB. Like libostree, it writes to a /boot
+// writeGrub calls write with a grubWriter for a directory of GRUB. Like libostree, it writes to a /boot
 // that is mounted read-only through a private, writable mount.
-func (h *Host) writeGrub(ctx context.Context, dir string, write func(grub.Writer) error) error {
-	w := grub.Writer{Disk: h.Disk, Dir: dir, Flush: func() error { return h.flushBoot(ctx, dir) }}
+func (h *Host) writeGrub(ctx context.Context, dir string, write func(grubWriter) error) error {
+	w := grubWriter{Disk: h.Disk, Dir: dir, Flush: func() error { return h.flushBoot(ctx, dir) }}
 	var system unix.Statfs_t
 	if err := unix.Statfs(dir, &system); err != nil {
 		return fmt.Errorf("cannot look at %s: %w", dir, err)
@@ -85,7 +84,7 @@ func (h *Host) flushBoot(ctx context.Context, dir string) error {
 	if err := h.Disk.SyncAll(dir); err != nil {
 		return fmt.Errorf("cannot sync %s: %w", dir, err)
 	}
-	if !grub.Journals(dir) {
+	if !onJournal(dir) {
 		return nil
 	}
 	path := filepath.Join("/", bootPath, filepath.Base(dir)) // in the system, which may be in a chroot

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/grub"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/pinning"
@@ -45,13 +44,13 @@ type Host struct {
 	Free func(path string) (int64, error)
 	// Space is like Free, with more about the file system.
 	Space func(path string) (Space, error)
-	// GrubWrites returns an error if GRUB cannot write to the file at a path: grub.CheckWrites.
+	// GrubWrites returns an error if GRUB cannot write to the file at a path.
 	GrubWrites func(path string) error
 }
 
 // New returns the machine with the given root directory.
 func New(root string) *Host {
-	h := &Host{Root: root, Run: run, Reboot: reboot, Unload: unload, Softly: softly, Disk: hostfiles.OS{}, Uptime: uptime, Free: free, Space: SpaceAt, GrubWrites: grub.CheckWrites}
+	h := &Host{Root: root, Run: run, Reboot: reboot, Unload: unload, Softly: softly, Disk: hostfiles.OS{}, Uptime: uptime, Free: free, Space: SpaceAt, GrubWrites: checkGrubWrites}
 	h.SoftReboots = h.softReboots
 	h.Kexec = func(ctx context.Context, next Kernel) error { return kexec(ctx, next, h.CheckNothingStaged) }
 	return h

@@ -76,7 +76,6 @@ var importTable = map[string]rule{
 	"input":     {ours: []string{"fault", "problem"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"hostfiles": {ours: []string{"fault", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
-	"grub":       {ours: []string{"hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"projection": {ours: []string{"sepolicy", "hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	"osimage": {ours: []string{"sepolicy", "osimage", "selinux", "ostree", "fault", "guard", "kargs", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
@@ -101,7 +100,7 @@ var importTable = map[string]rule{
 	"live":      {ours: []string{"sepolicy", "disruption", "fault", "host", "hostfiles", "pivot", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"settings":  {ours: []string{"fault", "fleetlock", "hostfiles", "kargs", "verdict", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"verdict":   {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
-	"host":      {ours: append([]string{"sepolicy", "grub", "osimage/imageref", "ostree", "pivot", "machineconfig/enable", "projection", "secureboot", "settings", "pid1"}, values...), foreign: true, never: commandLine},
+	"host":      {ours: append([]string{"sepolicy", "osimage/imageref", "ostree", "pivot", "machineconfig/enable", "projection", "secureboot", "settings", "pid1"}, values...), foreign: true, never: commandLine},
 	"enter":     {ours: []string{"ostree", "kargs", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"initramfs": {ours: []string{"enter", "ostree", "kargs", "fault", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable", "pid1"}, never: slices.Concat(processes, commandLine, world)},

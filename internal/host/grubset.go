@@ -1,4 +1,4 @@
-package grub
+package host
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// Writer writes to GRUB's directory.
-type Writer struct {
+// grubWriter writes to GRUB's directory.
+type grubWriter struct {
 	Disk hostfiles.Disk
 	Dir  string // GRUB's directory, at a path where it is writable
 	// Flush writes all of the directory's file system to where GRUB finds it. GRUB does not read
@@ -22,16 +22,16 @@ type Writer struct {
 	Flush func() error
 }
 
-// id matches the names of entries that need no quoting, neither in an environment block nor in a
+// grubEntry matches the names of entries that need no quoting, neither in an environment block nor in a
 // script.
-var id = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
+var grubEntry = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 
-// Set has GRUB start the entry of the boot entry file once. After a crash at any point, GRUB starts its default, or the
+// set has GRUB start the entry of the boot entry file once. After a crash at any point, GRUB starts its default, or the
 // entry exactly once. The last write names the entry, and all that the hook needs is on the disk before. GRUB takes the
 // name back on the disk before it starts the entry.
-func (l Loader) Set(w Writer, file string) error {
+func (l grubLoader) set(w grubWriter, file string) error {
 	name := strings.TrimSuffix(file, ".conf")
-	if !id.MatchString(name) {
+	if !grubEntry.MatchString(name) {
 		return fmt.Errorf("cannot start boot entry %q once: GRUB would not find that name", file)
 	}
 	block, variable := systemBlock, systemVariable
@@ -46,32 +46,32 @@ func (l Loader) Set(w Writer, file string) error {
 		err = w.Flush()
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("cannot start a boot entry once: %w", err), l.Clear(w))
+		return errors.Join(fmt.Errorf("cannot start a boot entry once: %w", err), l.clear(w))
 	}
 	return nil
 }
 
-// Check returns an error if Set could not use what is there: it reads what Set reads, and makes of it what Set
+// check returns an error if set could not use what is there: it reads what set reads, and makes of it what set
 // writes. It writes nothing.
-func (l Loader) Check(w Writer) error {
-	name := strings.Repeat("x", longestName)
+func (l grubLoader) check(w grubWriter) error {
+	name := strings.Repeat("x", longestEntry)
 	if l.hook == "" {
 		_, err := w.withVariable(systemBlock, systemVariable, name)
 		return err
 	}
-	if _, _, err := w.read(ownBlock); err != nil { // Set replaces it
+	if _, _, err := w.read(ownBlock); err != nil { // set replaces it
 		return err
 	}
 	_, _, err := w.withHook(l.hook)
 	return err
 }
 
-// longestName is more than the length of libostree's names of boot entries, for which an environment block
+// longestEntry is more than the length of libostree's names of boot entries, for which an environment block
 // must have room.
-const longestName = 64
+const longestEntry = 64
 
 // install writes the hook and its environment block, in which no entry is named.
-func (l Loader) install(w Writer) error {
+func (l grubLoader) install(w grubWriter) error {
 	if err := w.clear(); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (l Loader) install(w Writer) error {
 	if err != nil {
 		return err
 	}
-	err = hostfiles.Replace(w.Disk, filepath.Join(w.Dir, ownBlock), emptyBlock(), privateMode)
+	err = hostfiles.Replace(w.Disk, filepath.Join(w.Dir, ownBlock), emptyBlock(), grubMode)
 	if err == nil {
 		err = hostfiles.Replace(w.Disk, filepath.Join(w.Dir, l.hook), []byte(text), mode)
 	}
@@ -90,7 +90,7 @@ func (l Loader) install(w Writer) error {
 }
 
 // withHook returns what a file has to have with the hook, and its mode.
-func (w Writer) withHook(name string) (text string, mode fs.FileMode, err error) {
+func (w grubWriter) withHook(name string) (text string, mode fs.FileMode, err error) {
 	if text, mode, err = w.read(name); err != nil {
 		return "", 0, err
 	}
@@ -100,19 +100,19 @@ func (w Writer) withHook(name string) (text string, mode fs.FileMode, err error)
 	return text, mode, nil
 }
 
-// privateMode is the mode that bootupd gives to files in GRUB's directory.
-const privateMode = 0o600
+// grubMode is the mode that bootupd gives to files in GRUB's directory.
+const grubMode = 0o600
 
-// Clear undoes Set. It is a no-op if there is nothing to undo, also where Set could do nothing.
-func (l Loader) Clear(w Writer) error {
+// clear undoes set. It is a no-op if there is nothing to undo, also where set could do nothing.
+func (l grubLoader) clear(w grubWriter) error {
 	if l.hook != "" {
-		if !Installed(w.Dir) {
+		if !grubHooked(w.Dir) {
 			return nil
 		}
-		return w.Remove()
+		return w.removeHook()
 	}
 	text, err := os.ReadFile(filepath.Join(w.Dir, systemBlock))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && variable(text, systemVariable) == "" {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && blockVariable(text, systemVariable) == "" {
 		return nil
 	}
 	if err := w.setVariable(systemBlock, systemVariable, ""); err != nil {
@@ -121,34 +121,34 @@ func (l Loader) Clear(w Writer) error {
 	return nil
 }
 
-// Installed reports whether a directory of GRUB has a hook or something that belongs to one.
-func Installed(dir string) bool {
+// grubHooked reports whether a directory of GRUB has a hook or something that belongs to one.
+func grubHooked(dir string) bool {
 	// Also under the name that it has until it is whole, which is left by a crash.
 	if blocks, err := filepath.Glob(filepath.Join(dir, "*"+ownBlock+"*")); err == nil && len(blocks) > 0 {
 		return true
 	}
-	for _, name := range []string{customFile, userFile} {
-		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil && bytes.Contains(text, []byte(beginMark)) {
+	for _, name := range []string{grubCustomFile, grubUserFile} {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil && bytes.Contains(text, []byte(beginHook)) {
 			return true
 		}
 	}
 	return false
 }
 
-// Remove removes the hook, in whatever file it is, and what belongs to it. The administrator's lines
+// removeHook removes the hook, in whatever file it is, and what belongs to it. The administrator's lines
 // stay. First it has the hook start nothing, so that a crash leaves no entry that would be started.
-func (w Writer) Remove() error {
+func (w grubWriter) removeHook() error {
 	if err := w.remove(); err != nil {
 		return fmt.Errorf("cannot remove the hook from GRUB's configuration: %w", err)
 	}
 	return nil
 }
 
-func (w Writer) remove() error {
+func (w grubWriter) remove() error {
 	if err := w.clear(); err != nil {
 		return err
 	}
-	for _, name := range []string{customFile, userFile} {
+	for _, name := range []string{grubCustomFile, grubUserFile} {
 		if err := w.unhook(name); err != nil {
 			return err
 		}
@@ -160,9 +160,9 @@ func (w Writer) remove() error {
 }
 
 // clear has the hook start nothing, if there is one. GRUB, too, finds no variable in a damaged block.
-func (w Writer) clear() error {
+func (w grubWriter) clear() error {
 	text, _, err := w.read(ownBlock)
-	if err != nil || variable([]byte(text), ownVariable) == "" {
+	if err != nil || blockVariable([]byte(text), ownVariable) == "" {
 		return err
 	}
 	return w.setVariable(ownBlock, ownVariable, "")
@@ -170,7 +170,7 @@ func (w Writer) clear() error {
 
 // unhook removes the hook from a file, and the file if nothing else is in it; and what a crash has left of an
 // earlier change.
-func (w Writer) unhook(name string) error {
+func (w grubWriter) unhook(name string) error {
 	if err := hostfiles.RemoveLeftover(w.Disk, filepath.Join(w.Dir, name)); err != nil {
 		return err
 	}
@@ -192,11 +192,11 @@ func (w Writer) unhook(name string) error {
 }
 
 // read returns a file's content and mode; "" if there is none.
-func (w Writer) read(name string) (string, fs.FileMode, error) {
+func (w grubWriter) read(name string) (string, fs.FileMode, error) {
 	path := filepath.Join(w.Dir, name)
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", privateMode, nil
+		return "", grubMode, nil
 	}
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is no regular file")
@@ -213,7 +213,7 @@ func (w Writer) read(name string) (string, fs.FileMode, error) {
 
 // setVariable sets a variable in an environment block, in place and durably. It writes nothing if
 // the variable has that value.
-func (w Writer) setVariable(file, name, value string) error {
+func (w grubWriter) setVariable(file, name, value string) error {
 	block, err := w.withVariable(file, name, value)
 	if block == nil || err != nil {
 		return err
@@ -231,12 +231,12 @@ func (w Writer) setVariable(file, name, value string) error {
 
 // withVariable returns the content that an environment block has to have for a variable; nil if the variable has
 // that value.
-func (w Writer) withVariable(file, name, value string) ([]byte, error) {
+func (w grubWriter) withVariable(file, name, value string) ([]byte, error) {
 	text, _, err := w.read(file)
-	if err != nil || text != "" && variable([]byte(text), name) == value {
+	if err != nil || text != "" && blockVariable([]byte(text), name) == value {
 		return nil, err
 	}
-	block, err := withVariable([]byte(text), name, value)
+	block, err := blockWithVariable([]byte(text), name, value)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use GRUB's %s: %w", file, err)
 	}

@@ -1,4 +1,4 @@
-package grub
+package host
 
 import (
 	"errors"
@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckWrites returns an error if GRUB cannot write to an existing file at a path, and so would start
+// checkGrubWrites returns an error if GRUB cannot write to an existing file at a path, and so would start
 // an entry again and again. GRUB can only write to the blocks of a file, on certain file systems, and
 // not on device mapper or RAID.
-func CheckWrites(path string) error {
+func checkGrubWrites(path string) error {
 	var file unix.Stat_t
 	var system unix.Statfs_t
 	if err := errors.Join(unix.Stat(path, &file), unix.Statfs(path, &system)); err != nil {
 		return fmt.Errorf("cannot look at GRUB's environment: %w", err)
 	}
-	if !writable(int64(system.Type)) {
+	if !grubWritable(int64(system.Type)) {
 		return fmt.Errorf("GRUB cannot write to the file system of %s", path)
 	}
 	// Of a partition, the parent is the disk.
@@ -32,21 +32,21 @@ func CheckWrites(path string) error {
 	return nil
 }
 
-// writable reports whether GRUB can write to files of a file system, by its type in statfs(2).
+// grubWritable reports whether GRUB can write to files of a file system, by its type in statfs(2).
 // btrfs, for one, writes each change elsewhere (GRUB calls such a file sparse).
-func writable(system int64) bool {
-	return journals(system) || system == unix.MSDOS_SUPER_MAGIC
+func grubWritable(system int64) bool {
+	return hasJournal(system) || system == unix.MSDOS_SUPER_MAGIC
 }
 
-func journals(system int64) bool {
+func hasJournal(system int64) bool {
 	return slices.Contains([]int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC}, system)
 }
 
-// Journals reports whether the file system of a path has a journal, which GRUB does not read: what
+// onJournal reports whether the file system of a path has a journal, which GRUB does not read: what
 // was only synced to it may not be where GRUB looks.
-func Journals(path string) bool {
+func onJournal(path string) bool {
 	var system unix.Statfs_t
-	return unix.Statfs(path, &system) == nil && journals(int64(system.Type))
+	return unix.Statfs(path, &system) == nil && hasJournal(int64(system.Type))
 }
 
 func exists(path string) bool {

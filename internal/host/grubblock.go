@@ -1,4 +1,4 @@
-package grub
+package host
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ const (
 
 	blockHeader = "# GRUB Environment Block\n"
 	blockSize   = 1024 // of those that GRUB's tools make
-	filler      = '#'
+	blockFiller = '#'
 )
 
 // Variables: the entry to start once, "" for none.
@@ -26,12 +26,12 @@ const (
 
 // emptyBlock returns an environment block without a variable.
 func emptyBlock() []byte {
-	return append([]byte(blockHeader), bytes.Repeat([]byte{filler}, blockSize-len(blockHeader))...)
+	return append([]byte(blockHeader), bytes.Repeat([]byte{blockFiller}, blockSize-len(blockHeader))...)
 }
 
-// withVariable returns an environment block of the same size in which a variable has a value; ""
+// blockWithVariable returns an environment block of the same size in which a variable has a value; ""
 // removes it. A value must not need quoting.
-func withVariable(block []byte, name, value string) ([]byte, error) {
+func blockWithVariable(block []byte, name, value string) ([]byte, error) {
 	if !bytes.HasPrefix(block, []byte(blockHeader)) {
 		return nil, fmt.Errorf("it does not begin with %q", strings.TrimSpace(blockHeader))
 	}
@@ -50,11 +50,11 @@ func withVariable(block []byte, name, value string) ([]byte, error) {
 	if len(kept) > len(block) {
 		return nil, fmt.Errorf("it has no room for %s", name)
 	}
-	return append(kept, bytes.Repeat([]byte{filler}, len(block)-len(kept))...), nil
+	return append(kept, bytes.Repeat([]byte{blockFiller}, len(block)-len(kept))...), nil
 }
 
-// variable returns a variable's value in an environment block; "" if it has none.
-func variable(block []byte, name string) string {
+// blockVariable returns a variable's value in an environment block; "" if it has none.
+func blockVariable(block []byte, name string) string {
 	for line := range bytes.Lines(block) {
 		if value, found := bytes.CutPrefix(line, []byte(name+"=")); found {
 			return string(bytes.TrimSuffix(value, []byte("\n")))

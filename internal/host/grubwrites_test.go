@@ -1,4 +1,4 @@
-package grub
+package host
 
 import (
 	"testing"
@@ -12,12 +12,12 @@ func TestWritable(t *testing.T) {
 		unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.MSDOS_SUPER_MAGIC: true,
 		unix.BTRFS_SUPER_MAGIC: false, unix.TMPFS_MAGIC: false, unix.OVERLAYFS_SUPER_MAGIC: false,
 	} {
-		if writable(system) != want {
+		if grubWritable(system) != want {
 			t.Errorf("file system %x: %v, want %v", system, !want, want)
 		}
 	}
 	for system, want := range map[int64]bool{unix.EXT4_SUPER_MAGIC: true, unix.XFS_SUPER_MAGIC: true, unix.MSDOS_SUPER_MAGIC: false} {
-		if journals(system) != want {
+		if hasJournal(system) != want {
 			t.Errorf("file system %x has a journal: %v, want %v", system, !want, want)
 		}
 	}

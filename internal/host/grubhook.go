@@ -1,4 +1,4 @@
-package grub
+package host
 
 import (
 	"errors"
@@ -7,15 +7,15 @@ import (
 
 // Marks around the hook. What is before and after them is the administrator's.
 const (
-	beginMark = "### BEGIN pivot: start one entry once; pivot removes this ###\n"
-	endMark   = "### END pivot ###\n"
+	beginHook = "### BEGIN pivot: start one entry once; pivot removes this ###\n"
+	endHook   = "### END pivot ###\n"
 )
 
-// hook is what GRUB executes. It clears the variable on the disk first, and makes the entry the
+// grubHook is what GRUB executes. It clears the variable on the disk first, and makes the entry the
 // default only if that has succeeded: otherwise the entry would be started again and again.
 // fallback is the first entry, which is the old system: it is started if a file of the entry cannot
 // be loaded, when GRUB would otherwise wait in its menu.
-const hook = `if [ -s ${prefix}/` + ownBlock + ` ]; then
+const grubHook = `if [ -s ${prefix}/` + ownBlock + ` ]; then
   load_env -f ${prefix}/` + ownBlock + ` ` + ownVariable + `
   if [ -n "${` + ownVariable + `}" ]; then
     set pivot_entry="${` + ownVariable + `}"
@@ -35,19 +35,19 @@ func withHook(config string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return config + "\n" + beginMark + hook + endMark, nil
+	return config + "\n" + beginHook + grubHook + endHook, nil
 }
 
 // withoutHook returns a configuration as it was before withHook, byte by byte.
 func withoutHook(config string) (string, error) {
 	for {
-		before, rest, found := strings.Cut(config, "\n"+beginMark)
+		before, rest, found := strings.Cut(config, "\n"+beginHook)
 		if !found {
 			return config, nil
 		}
-		_, after, found := strings.Cut(rest, endMark)
+		_, after, found := strings.Cut(rest, endHook)
 		if !found {
-			return "", errors.New("pivot's part of it has a begin and no end: remove what is after " + strings.TrimSpace(beginMark))
+			return "", errors.New("pivot's part of it has a begin and no end: remove what is after " + strings.TrimSpace(beginHook))
 		}
 		config = before + after
 	}
