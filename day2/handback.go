@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/day2/handback"
 	"machine-pivot/day2/live"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -79,7 +78,7 @@ func (h *HandBack) check(ctx context.Context, path string, record []byte, desire
 		return err
 	}
 	last := h.Progress.Content
-	return handback.Facts{
+	return handBackFacts{
 		Recorded:    path == machineconfig.RecordPath,
 		Interrupted: live.Interrupted(h.Host.Root),
 		Trial:       last.Held(),
@@ -88,7 +87,7 @@ func (h *HandBack) check(ctx context.Context, path string, record []byte, desire
 		Differences: pivot.Texts(differences),
 		Image:       desired.OSImageURL.String(),
 		Booted:      state.Booted.Image.Name.String(),
-	}.Check()
+	}.check()
 }
 
 // alreadyBack completes what a killed run has left of the journal.
@@ -122,7 +121,7 @@ func (h *HandBack) giveBack(config []byte, desired *machineconfig.MachineConfig)
 	if err != nil {
 		return err
 	}
-	for _, f := range handback.Files(has) {
+	for _, f := range daemonFiles(has) {
 		if err := h.put(f, labels); err != nil {
 			return err
 		}
@@ -130,7 +129,7 @@ func (h *HandBack) giveBack(config []byte, desired *machineconfig.MachineConfig)
 	if err := (&projection.Projector{Root: h.Host.Root, Disk: h.Host.Disk}).Release(); err != nil {
 		return err
 	}
-	for _, f := range slices.Concat(carried.Dropped(), handback.Own()) {
+	for _, f := range slices.Concat(carried.Dropped(), ownRecords()) {
 		if err := h.PutInRunningEtc(f, labels); err != nil {
 			return err
 		}
@@ -139,7 +138,7 @@ func (h *HandBack) giveBack(config []byte, desired *machineconfig.MachineConfig)
 }
 
 // put writes one of the daemon's files, or removes it.
-func (h *HandBack) put(f handback.File, labels sepolicy.Labels) error {
+func (h *HandBack) put(f daemonFile, labels sepolicy.Labels) error {
 	if f.LabelAs != "" { // the daemon restores it with its label
 		labels = labels.As(f.LabelAs)
 	}
@@ -147,8 +146,8 @@ func (h *HandBack) put(f handback.File, labels sepolicy.Labels) error {
 }
 
 // has returns what the machine has.
-func (h *HandBack) has(config []byte, desired *machineconfig.MachineConfig) (has handback.Host, err error) {
-	has = handback.Host{Config: config, Defaults: map[string]hostfiles.File{}, Kept: map[string]bool{}}
+func (h *HandBack) has(config []byte, desired *machineconfig.MachineConfig) (has handedBack, err error) {
+	has = handedBack{Config: config, Defaults: map[string]hostfiles.File{}, Kept: map[string]bool{}}
 	for _, f := range desired.Entries {
 		if f.Kind != hostfiles.KindFile || f.OnDisk() != f.Path || !strings.HasPrefix(f.Path, "/etc/") {
 			continue
@@ -161,14 +160,14 @@ func (h *HandBack) has(config []byte, desired *machineconfig.MachineConfig) (has
 		if there && shipped.Kind == hostfiles.KindFile && shipped.Whole() {
 			has.Defaults[f.Path] = shipped
 		}
-		original, err := h.Host.Has(handback.Original(f.Path))
-		stamp, serr := h.Host.Has(handback.Stamp(f.Path))
+		original, err := h.Host.Has(daemonOriginal(f.Path))
+		stamp, serr := h.Host.Has(daemonStamp(f.Path))
 		if err := errors.Join(err, serr); err != nil {
 			return has, err
 		}
 		has.Kept[f.Path] = original || stamp
 	}
-	annotations, there, err := hostfiles.Read(h.Host.Root, handback.AnnotationsPath)
+	annotations, there, err := hostfiles.Read(h.Host.Root, nodeAnnotations)
 	if there {
 		has.Annotations = &annotations
 	}

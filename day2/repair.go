@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/day2/found"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
@@ -140,13 +139,13 @@ func (a *Apply) keepFound(plan pivot.Plan) error {
 	if len(plan.Entries) == 0 {
 		return nil
 	}
-	things := found.NewThings()
+	things := NewFoundThings()
 	for _, change := range plan.Entries {
 		if err := a.found(change, things); err != nil {
 			return err
 		}
 	}
-	keeper := found.Keeper{Root: a.Host.Root, Disk: a.Host.Disk, Now: a.Progress.Now}
+	keeper := FoundKeeper{Root: a.Host.Root, Disk: a.Host.Disk, Now: a.Progress.Now}
 	dir, err := keeper.Keep(things)
 	if err == nil {
 		a.Progress.Note(fmt.Sprintf("what was found at %d paths is kept in %s", things.Len(), dir))
@@ -156,19 +155,19 @@ func (a *Apply) keepFound(plan pivot.Plan) error {
 
 // found collects what is at the path of a change, and the contents of a directory that something
 // else replaces.
-func (a *Apply) found(change pivot.EntryChange, things *found.Things) error {
+func (a *Apply) found(change pivot.EntryChange, things *FoundThings) error {
 	have, there, err := a.ReadEntry(change.Path)
 	if err != nil {
 		return err
 	}
 	if !there {
-		return things.Add(found.Thing{Path: change.Path})
+		return things.Add(FoundThing{Path: change.Path})
 	}
 	// Outside of /etc, and where users may write, nothing is replaced that cannot be put back: a user's
 	// directory that is not empty is moved aside as a whole.
 	users := hostfiles.OfUsers(a.Host.Root, change.Path)
 	stays := users || projection.Outside(change.Path)
-	err = things.Add(found.Thing{Path: change.Path, File: &have, Stays: stays, OfUsers: users})
+	err = things.Add(FoundThing{Path: change.Path, File: &have, Stays: stays, OfUsers: users})
 	if have.Kind != hostfiles.KindDirectory || change.Kind == hostfiles.KindDirectory || users {
 		return err
 	}
@@ -181,7 +180,7 @@ func (a *Apply) found(change pivot.EntryChange, things *found.Things) error {
 			if f.Kind == hostfiles.KindDirectory {
 				dirs = append(dirs, f.Path)
 			}
-			return things.Add(found.Thing{Path: f.Path, File: &f, Stays: stays})
+			return things.Add(FoundThing{Path: f.Path, File: &f, Stays: stays})
 		})
 	}
 	return err

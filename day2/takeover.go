@@ -3,7 +3,6 @@ package day2
 import (
 	"cmp"
 
-	"machine-pivot/day2/handback"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/machineconfig"
@@ -37,7 +36,7 @@ func (a *Apply) replacementAt(path string, takenOver bool) (hostfiles.File, erro
 	if !takenOver || projection.Outside(path) || none.OnDisk() != path {
 		return none, nil
 	}
-	kept, there, err := hostfiles.Read(a.Host.Root, handback.Original(path))
+	kept, there, err := hostfiles.Read(a.Host.Root, daemonOriginal(path))
 	if err != nil || !there || kept.Kind != hostfiles.KindFile {
 		return none, err
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/day2"
-	"machine-pivot/day2/found"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
@@ -37,7 +36,7 @@ func applyCommand() *cobra.Command {
 			"always need a reboot, and so does any change without a rule. The machine's own rules are in\n" +
 			disruption.RulesPath + ".\n\n" +
 			"With --repair, drift from the current MachineConfig is corrected, by the same rules. Whatever\n" +
-			"a repair replaces is backed up below " + found.Dir + ", readable by root only.",
+			"a repair replaces is backed up below " + day2.FoundDir + ", readable by root only.",
 		Example: "  pivot apply --dry-run worker.yaml\n  pivot apply -r worker.yaml\n  pivot apply --reboot=never worker.yaml\n  pivot apply --finish\n  pivot apply --repair --reboot=never\n" +
 			"  pivot apply --try=15m --check 'curl -fsS http://localhost/healthz' worker.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/day2/found"
+	"machine-pivot/day2"
 	"machine-pivot/day2/live"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -70,7 +70,7 @@ func records() []record {
 		{
 			name: "manifest of what a repair has found", remedy: "move the directory away", read: keep, write: keep,
 			path: func(root string) string {
-				sets, _ := filepath.Glob(filepath.Join(root, found.Dir, "2*", found.ManifestName))
+				sets, _ := filepath.Glob(filepath.Join(root, day2.FoundDir, "2*", day2.FoundManifestName))
 				return sets[len(sets)-1]
 			},
 		},
@@ -84,11 +84,11 @@ func changer(root string, stopped error) *live.Runner {
 
 // keep keeps what a repair has found.
 func keep(_ *testing.T, root string) error {
-	things := found.NewThings()
-	if err := things.Add(found.Thing{Path: "/etc/gone"}); err != nil {
+	things := day2.NewFoundThings()
+	if err := things.Add(day2.FoundThing{Path: "/etc/gone"}); err != nil {
 		return err
 	}
-	_, err := found.Keeper{Root: root, Disk: hostfiles.OS{}, Now: time.Now}.Keep(things)
+	_, err := day2.FoundKeeper{Root: root, Disk: hostfiles.OS{}, Now: time.Now}.Keep(things)
 	return err
 }
 

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"machine-pivot/day2"
-	"machine-pivot/day2/found"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
@@ -38,13 +37,13 @@ func (c *changer) runRepair(when day2.When, changes bool) {
 // had nothing, and a function that returns the content of a file.
 func (c *changer) found() (entries map[string]hostfiles.Entry, missing []string, content func(path string) string) {
 	c.t.Helper()
-	sets, err := filepath.Glob(c.Path(found.Dir) + "/2*")
+	sets, err := filepath.Glob(c.Path(day2.FoundDir) + "/2*")
 	must(c.t, err)
 	if len(sets) == 0 {
 		return nil, nil, nil
 	}
 	last := sets[len(sets)-1]
-	data, err := os.ReadFile(filepath.Join(last, found.ManifestName))
+	data, err := os.ReadFile(filepath.Join(last, day2.FoundManifestName))
 	must(c.t, err)
 	var m struct {
 		Entries []struct {
@@ -119,7 +118,7 @@ cd ..; echo mine >var/opt/app/conf; rm var/home/core/.ssh/authorized_keys.d/igni
 		strings.Join(missing, " ") != "/etc/systemd/system/app.service /var/home/core/.ssh/authorized_keys.d/ignition" {
 		t.Errorf("found %v, missing %v", entries, missing)
 	}
-	if !strings.Contains(c.notes, "what was found at 9 paths is kept in "+found.Dir+"/2") || !strings.Contains(c.notes, "differs: link /etc/link: differs\n") {
+	if !strings.Contains(c.notes, "what was found at 9 paths is kept in "+day2.FoundDir+"/2") || !strings.Contains(c.notes, "differs: link /etc/link: differs\n") {
 		t.Errorf("notes %s", c.notes)
 	}
 	r, err := pivot.JournalIn(c.Root).Load()

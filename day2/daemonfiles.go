@@ -1,9 +1,4 @@
-// Package handback decides whether a machine can be given back to the machine-config-daemon, and what
-// that daemon must find then. It does no I/O.
-//
-// Source: pkg/daemon/constants, daemon.go, file_writers.go and on_disk_validation.go of the
-// machine-config operator.
-package handback
+package day2
 
 import (
 	"slices"
@@ -14,26 +9,27 @@ import (
 	"machine-pivot/internal/machineconfig"
 )
 
-// The files of the daemon.
+// The files of the daemon. Source: pkg/daemon/constants, daemon.go, file_writers.go and on_disk_validation.go of the
+// machine-config operator.
 const (
-	dir = "/etc/machine-config-daemon"
-	// imagePath names the image that replaces that of the MachineConfig; it is empty if none does.
-	imagePath = dir + "/currentimage"
-	// AnnotationsPath has the annotations of a node that the daemon has never run on. As long as it exists, the daemon
+	daemonDir = "/etc/machine-config-daemon"
+	// daemonImage names the image that replaces that of the MachineConfig; it is empty if none does.
+	daemonImage = daemonDir + "/currentimage"
+	// nodeAnnotations has the annotations of a node that the daemon has never run on. As long as it exists, the daemon
 	// takes the node for one in its first boot. A Node object that is created anew then gets the MachineConfig of that
 	// file, whatever the machine has become.
-	AnnotationsPath = dir + "/node-annotations.json"
-	usedAnnotations = dir + "/node-annotation.json.bak" // where the daemon moves it
+	nodeAnnotations = daemonDir + "/node-annotations.json"
+	usedAnnotations = daemonDir + "/node-annotation.json.bak" // where the daemon moves it
 )
 
-// Original returns where the daemon keeps the file that it has replaced at a path.
-func Original(path string) string { return dir + "/orig" + path + ".mcdorig" }
+// daemonOriginal returns where the daemon keeps the file that it has replaced at a path.
+func daemonOriginal(path string) string { return daemonDir + "/orig" + path + ".mcdorig" }
 
-// Stamp returns where the daemon notes that it has replaced no file of the image at a path.
-func Stamp(path string) string { return dir + "/noorig" + path + ".mcdnoorig" }
+// daemonStamp returns where the daemon notes that it has replaced no file of the image at a path.
+func daemonStamp(path string) string { return daemonDir + "/noorig" + path + ".mcdnoorig" }
 
-// Facts are what decides whether a machine can be given back.
-type Facts struct {
+// handBackFacts are what decides whether a machine can be given back.
+type handBackFacts struct {
 	Recorded    bool     // it has a MachineConfig by pivot
 	Interrupted bool     // a change of the running system was
 	Trial       bool     // the running system, or the next one, is on trial
@@ -44,9 +40,9 @@ type Facts struct {
 	Booted      string   // image that runs, as its deployment names it
 }
 
-// Check returns why a machine is not given back: an error of kind fault.Refused. The daemon would report
+// check returns why a machine is not given back: an error of kind fault.Refused. The daemon would report
 // a node as degraded that has not exactly its MachineConfig.
-func (f Facts) Check() error {
+func (f handBackFacts) check() error {
 	refuse := func(why, hint string) error {
 		return fault.New(fault.Refused, "cannot give this machine back to the machine-config-daemon: %s", why).WithHint("%s", hint)
 	}
@@ -63,7 +59,7 @@ func (f Facts) Check() error {
 		return refuse("the last change was not to the MachineConfig that it has, so that nothing proves it",
 			"pivot status says what the last change was; to have it compared: pivot apply --reboot=never "+machineconfig.RecordPath)
 	case len(f.Differences) > 0:
-		return refuse("it differs from its MachineConfig: "+strings.Join(bounded(f.Differences), "; "), "pivot apply --repair")
+		return refuse("it differs from its MachineConfig: "+strings.Join(firstOf(f.Differences), "; "), "pivot apply --repair")
 	case f.Image != f.Booted:
 		return refuse("its MachineConfig names the image "+orNone(f.Image)+", and its deployment "+orNone(f.Booted)+", which the daemon compares as text",
 			"apply a MachineConfig that names the image as the deployment does, by its digest")
@@ -71,8 +67,8 @@ func (f Facts) Check() error {
 	return nil
 }
 
-// bounded returns the first of several texts.
-func bounded(texts []string) []string {
+// firstOf returns the first of several texts.
+func firstOf(texts []string) []string {
 	const most = 5
 	if len(texts) <= most {
 		return texts
@@ -87,8 +83,8 @@ func orNone(image string) string {
 	return image
 }
 
-// Host is what a host has when it is given back.
-type Host struct {
+// handedBack is what a host has when it is given back.
+type handedBack struct {
 	Config   []byte                    // its MachineConfig as JSON
 	Paths    []string                  // of the files of that MachineConfig
 	Defaults map[string]hostfiles.File // of the running image, at these paths
@@ -97,43 +93,43 @@ type Host struct {
 	Annotations *hostfiles.File
 }
 
-// File is a file to be written for the daemon.
-type File struct {
+// daemonFile is a file to be written for the daemon.
+type daemonFile struct {
 	hostfiles.File
 	LabelAs string // the path that determines its SELinux label; "": its own
 }
 
-// Files returns what is written so that a host is the daemon's, in this order.
+// daemonFiles returns what is written so that a host is the daemon's, in this order.
 //
 // A file in place of the image's own needs an original: the daemon would back up the content of the
 // MachineConfig as that, and would never restore the image's. Any other gets a stamp.
-func Files(h Host) (all []File) {
+func daemonFiles(h handedBack) (all []daemonFile) {
 	write := func(path string, content []byte) {
-		all = append(all, File{File: hostfiles.NewFile(path, 0o644, content)})
+		all = append(all, daemonFile{File: hostfiles.NewFile(path, 0o644, content)})
 	}
 	for _, path := range h.Paths {
 		if h.Kept[path] || !strings.HasPrefix(path, "/etc/") {
 			continue
 		}
 		if original, there := h.Defaults[path]; there {
-			original.Path = Original(path)
-			all = append(all, File{original, path})
+			original.Path = daemonOriginal(path)
+			all = append(all, daemonFile{original, path})
 			continue
 		}
-		write(Stamp(path), nil)
+		write(daemonStamp(path), nil)
 	}
-	write(imagePath, nil)
-	all = append(all, File{File: hostfiles.NewFile(machineconfig.DaemonPath, 0o600, h.Config)})
+	write(daemonImage, nil)
+	all = append(all, daemonFile{File: hostfiles.NewFile(machineconfig.DaemonPath, 0o600, h.Config)})
 	if h.Annotations != nil {
 		used := *h.Annotations
 		used.Path = usedAnnotations
-		all = append(all, File{File: used}, File{File: hostfiles.Default(AnnotationsPath)})
+		all = append(all, daemonFile{File: used}, daemonFile{File: hostfiles.Default(nodeAnnotations)})
 	}
 	return all
 }
 
-// Own returns the removals of pivot's own files, which come after all else: until the last of them, the
+// ownRecords returns the removals of pivot's own files, which come after all else: until the last of them, the
 // MachineConfig of the host is pivot's.
-func Own() []hostfiles.File {
+func ownRecords() []hostfiles.File {
 	return []hostfiles.File{hostfiles.Default(machineconfig.LeftOutPath), hostfiles.Default(machineconfig.RecordPath)}
 }

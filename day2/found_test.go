@@ -1,4 +1,4 @@
-package found_test
+package day2_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/day2/found"
+	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 )
@@ -42,18 +42,18 @@ func (d dying) Remove(path string) error     { d.effect(); return d.OS.Remove(pa
 
 // machine saves sets at a time that the test can set.
 type machine struct {
-	found.Keeper
+	day2.FoundKeeper
 	t   *testing.T
 	now time.Time
 }
 
 func newMachine(t *testing.T) *machine {
 	m := &machine{t: t, now: time.Date(2026, 11, 22, 20, 45, 30, 0, time.UTC)}
-	m.Keeper = found.Keeper{Root: t.TempDir(), Disk: hostfiles.OS{}, Now: func() time.Time { return m.now }}
+	m.FoundKeeper = day2.FoundKeeper{Root: t.TempDir(), Disk: hostfiles.OS{}, Now: func() time.Time { return m.now }}
 	return m
 }
 
-func (m *machine) keep(things ...found.Thing) (dir string) {
+func (m *machine) keep(things ...day2.FoundThing) (dir string) {
 	m.t.Helper()
 	all, err := collect(things...)
 	if err != nil {
@@ -67,8 +67,8 @@ func (m *machine) keep(things ...found.Thing) (dir string) {
 }
 
 // collect returns a collection of things.
-func collect(things ...found.Thing) (*found.Things, error) {
-	all := found.NewThings()
+func collect(things ...day2.FoundThing) (*day2.FoundThings, error) {
+	all := day2.NewFoundThings()
 	for _, thing := range things {
 		if err := all.Add(thing); err != nil {
 			return nil, err
@@ -77,16 +77,16 @@ func collect(things ...found.Thing) (*found.Things, error) {
 	return all, nil
 }
 
-func file(content string) found.Thing {
+func file(content string) day2.FoundThing {
 	f := hostfiles.NewFile("/etc/file", 0o640, []byte(content))
 	f.UID = 7
-	return found.Thing{Path: f.Path, File: &f}
+	return day2.FoundThing{Path: f.Path, File: &f}
 }
 
 // sets returns the names of the saved sets.
 func (m *machine) sets() (names []string) {
 	m.t.Helper()
-	all, err := filepath.Glob(filepath.Join(m.Root, found.Dir, "2*"))
+	all, err := filepath.Glob(filepath.Join(m.Root, day2.FoundDir, "2*"))
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -96,11 +96,11 @@ func (m *machine) sets() (names []string) {
 	return names
 }
 
-// TestKeep (P68): everything known about what was found is saved, readable by root only.
-func TestKeep(t *testing.T) {
+// TestKeepFound (P68): everything known about what was found is saved, readable by root only.
+func TestKeepFound(t *testing.T) {
 	m := newMachine(t)
 	link, dir, password := hostfiles.NewLink("/etc/link", "else"), hostfiles.NewDirectory("/etc/dir", 0o711), hostfiles.NewPassword("core", "$y$hash")
-	kept := m.keep(file("mine"), found.Thing{Path: "/etc/gone"}, found.Thing{Path: link.Path, File: &link}, found.Thing{Path: dir.Path, File: &dir}, found.Thing{Path: password.Path, File: &password})
+	kept := m.keep(file("mine"), day2.FoundThing{Path: "/etc/gone"}, day2.FoundThing{Path: link.Path, File: &link}, day2.FoundThing{Path: dir.Path, File: &dir}, day2.FoundThing{Path: password.Path, File: &password})
 	if kept != "/var/lib/pivot/found/20261122T204530Z" {
 		t.Errorf("kept in %s", kept)
 	}
@@ -112,7 +112,7 @@ func TestKeep(t *testing.T) {
 			Missing bool
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(m.Root, kept, found.ManifestName))
+	data, err := os.ReadFile(filepath.Join(m.Root, kept, day2.FoundManifestName))
 	if err == nil {
 		err = json.Unmarshal(data, &manifest)
 	}
@@ -128,21 +128,21 @@ func TestKeep(t *testing.T) {
 	if got, err := os.ReadFile(content); string(got) != "mine" {
 		t.Errorf("content %s, %v", got, err)
 	}
-	for name, want := range map[string]fs.FileMode{found.Dir: 0o700, kept: 0o700, kept + "/" + found.ManifestName: 0o600} {
+	for name, want := range map[string]fs.FileMode{day2.FoundDir: 0o700, kept: 0o700, kept + "/" + day2.FoundManifestName: 0o600} {
 		if info, err := os.Stat(filepath.Join(m.Root, name)); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
 	// An equal set is not saved twice; a different one in the same second is.
-	same := m.keep(found.Thing{Path: "/etc/gone"}, file("mine"), found.Thing{Path: link.Path, File: &link}, found.Thing{Path: dir.Path, File: &dir}, found.Thing{Path: password.Path, File: &password})
+	same := m.keep(day2.FoundThing{Path: "/etc/gone"}, file("mine"), day2.FoundThing{Path: link.Path, File: &link}, day2.FoundThing{Path: dir.Path, File: &dir}, day2.FoundThing{Path: password.Path, File: &password})
 	if other := m.keep(file("other")); same != kept || other != kept+"-02" || len(m.sets()) != 2 {
 		t.Errorf("the same in %s, another in %s: %v", same, other, m.sets())
 	}
 }
 
-// TestKeepBounds (P68): the oldest sets are removed by number and by size. A set that is too
+// TestKeepFoundBounds (P68): the oldest sets are removed by number and by size. A set that is too
 // large by itself is refused, and nothing is written.
-func TestKeepBounds(t *testing.T) {
+func TestKeepFoundBounds(t *testing.T) {
 	m := newMachine(t)
 	for n := range 20 {
 		m.now = m.now.Add(time.Minute)
@@ -163,7 +163,7 @@ func TestKeepBounds(t *testing.T) {
 	if _, err := collect(large, large); fault.KindOf(err) != fault.BadInput || fault.HintOf(err) == "" || !strings.Contains(err.Error(), "more than 67108864 bytes of files") {
 		t.Errorf("too large: %v", err)
 	}
-	if _, err := collect(slices.Repeat([]found.Thing{{Path: "/etc/gone"}}, 10_001)...); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "more than 10000 entries") {
+	if _, err := collect(slices.Repeat([]day2.FoundThing{{Path: "/etc/gone"}}, 10_001)...); fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), "more than 10000 entries") {
 		t.Errorf("too many: %v", err)
 	}
 	if got := m.sets(); !slices.Equal(got, before) {
@@ -171,9 +171,9 @@ func TestKeepBounds(t *testing.T) {
 	}
 }
 
-// TestKeepWithoutContent: a file that is too large to be read is kept by its attributes only if
+// TestKeepFoundWithoutContent: a file that is too large to be read is kept by its attributes only if
 // it stays on the disk, and never as an empty content.
-func TestKeepWithoutContent(t *testing.T) {
+func TestKeepFoundWithoutContent(t *testing.T) {
 	m := newMachine(t)
 	large := file("")
 	large.File.Content, large.File.Digest = nil, hostfiles.TooLarge
@@ -188,7 +188,7 @@ func TestKeepWithoutContent(t *testing.T) {
 	m.now = m.now.Add(time.Minute)
 	m.keep(user, user)
 	files, err := os.ReadDir(filepath.Join(m.Root, kept))
-	if err != nil || len(files) != 1 || files[0].Name() != found.ManifestName {
+	if err != nil || len(files) != 1 || files[0].Name() != day2.FoundManifestName {
 		t.Errorf("kept %v, %v, want only the manifest", files, err)
 	}
 }
@@ -209,14 +209,14 @@ func (r recorder) Sync(path string) error {
 	return r.OS.Sync(path)
 }
 
-// TestKeepRemovesManifestFirst (P68): a set that is removed loses its manifest before any of
+// TestKeepFoundRemovesManifestFirst (P68): a set that is removed loses its manifest before any of
 // its contents, however many there are.
-func TestKeepRemovesManifestFirst(t *testing.T) {
+func TestKeepFoundRemovesManifestFirst(t *testing.T) {
 	for _, contents := range []int{1, 12, 19, 40} {
 		m := newMachine(t)
 		var removed, synced []string
 		m.Disk = recorder{removed: &removed, synced: &synced}
-		things := make([]found.Thing, contents)
+		things := make([]day2.FoundThing, contents)
 		for i := range things {
 			things[i] = file(fmt.Sprint("content ", i))
 		}
@@ -225,28 +225,28 @@ func TestKeepRemovesManifestFirst(t *testing.T) {
 			m.keep(things...)
 			m.now = m.now.Add(time.Minute)
 		}
-		if len(removed) < contents+2 || filepath.Base(removed[0]) != found.ManifestName {
+		if len(removed) < contents+2 || filepath.Base(removed[0]) != day2.FoundManifestName {
 			t.Errorf("with %d contents these were removed: %q", contents, removed)
 		}
 	}
 }
 
-// TestKeepKilled (P68): a process killed at any effect leaves only complete sets under their
+// TestKeepFoundKilled (P68): a process killed at any effect leaves only complete sets under their
 // names and keeps the earlier ones. The next run leaves nothing else behind.
-func TestKeepKilled(t *testing.T) {
+func TestKeepFoundKilled(t *testing.T) {
 	for n := 0; ; n++ {
 		m := newMachine(t)
 		before := m.keep(file("before"))
 		left := n
 		m.Disk, m.now = dying{left: &left}, m.now.Add(time.Minute)
-		if !dies(func() { m.keep(file("found"), found.Thing{Path: "/etc/gone"}) }) {
+		if !dies(func() { m.keep(file("found"), day2.FoundThing{Path: "/etc/gone"}) }) {
 			if n < 8 {
 				t.Errorf("it died %d times", n)
 			}
 			return
 		}
 		for _, name := range m.sets() {
-			files, err := os.ReadDir(filepath.Join(m.Root, found.Dir, name))
+			files, err := os.ReadDir(filepath.Join(m.Root, day2.FoundDir, name))
 			if err != nil || len(files) != 2 {
 				t.Errorf("killed before effect %d: %s has %v, %v", n, name, files, err)
 			}
@@ -254,13 +254,13 @@ func TestKeepKilled(t *testing.T) {
 		var removed, synced []string
 		m.Disk = recorder{removed: &removed, synced: &synced}
 		m.now = m.now.Add(time.Minute)
-		if after := m.keep(file("found"), found.Thing{Path: "/etc/gone"}); after == before || len(m.sets()) != 2 {
+		if after := m.keep(file("found"), day2.FoundThing{Path: "/etc/gone"}); after == before || len(m.sets()) != 2 {
 			t.Errorf("killed before effect %d: %v", n, m.sets())
 		}
-		if dir := filepath.Join(m.Root, found.Dir); !slices.Contains(synced, dir) {
+		if dir := filepath.Join(m.Root, day2.FoundDir); !slices.Contains(synced, dir) {
 			t.Errorf("killed before effect %d: the next run does not sync %s, but %q", n, dir, synced)
 		}
-		if all, err := os.ReadDir(filepath.Join(m.Root, found.Dir)); err != nil || len(all) != 2 {
+		if all, err := os.ReadDir(filepath.Join(m.Root, day2.FoundDir)); err != nil || len(all) != 2 {
 			t.Errorf("killed before effect %d: %v is left, %v", n, all, err)
 		}
 	}
