@@ -13,7 +13,6 @@ import (
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/performance"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/containerruntime"
 	"machine-pivot/internal/fault"
@@ -124,7 +123,7 @@ func checkTogether(ctx context.Context, paths []string, stdin io.Reader, rules a
 	result := together{Roles: map[string]cpuSets{}}
 	all := beside{profiles: map[string]performance.Profile{}, pools: map[string]map[string]string{}}
 	rules.Other = all.take
-	configs, report, err := pool.Read(ctx, paths, stdin, rules)
+	configs, report, err := authored.Read(ctx, paths, stdin, rules)
 	for _, role := range slices.Sorted(maps.Keys(all.profiles)) {
 		if role == "" {
 			continue // Decode has reported it
@@ -135,10 +134,10 @@ func checkTogether(ctx context.Context, paths []string, stdin io.Reader, rules a
 	}
 	if err == nil && !report.Failed() {
 		var merged problem.Report
-		merged, err = pool.Validate(configs, rules)
+		merged, err = authored.CheckRoles(configs, rules)
 		report = append(report, merged...)
 	}
-	roles := pool.Roles(configs)
+	roles := authored.Roles(configs)
 	for _, role := range roles {
 		if err != nil || report.Failed() {
 			break

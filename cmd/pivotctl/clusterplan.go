@@ -14,7 +14,6 @@ import (
 
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
 	objects "machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/containerruntime"
@@ -99,7 +98,7 @@ func readProposed(ctx context.Context, paths []string, stdin io.Reader, rules au
 		p.ContainerRuntimeConfigs = append(p.ContainerRuntimeConfigs, o)
 		return true
 	}
-	p.MachineConfigs, report, err = pool.Read(ctx, paths, stdin, rules)
+	p.MachineConfigs, report, err = authored.Read(ctx, paths, stdin, rules)
 	return p, report, err
 }
 

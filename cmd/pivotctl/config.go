@@ -11,7 +11,6 @@ import (
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/installconfig"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
@@ -88,11 +87,11 @@ func validateCommand() *cobra.Command {
 // validateFiles validates each MachineConfig and, if all are valid, what they result in
 // together.
 func validateFiles(ctx context.Context, paths []string, stdin io.Reader, rules authored.Rules) (problem.Report, error) {
-	all, report, err := pool.Read(ctx, paths, stdin, rules)
+	all, report, err := authored.Read(ctx, paths, stdin, rules)
 	if err != nil || report.Failed() {
 		return report, err
 	}
-	together, err := pool.Validate(all, rules)
+	together, err := authored.CheckRoles(all, rules)
 	return append(report, together...), err
 }
 

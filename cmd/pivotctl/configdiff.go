@@ -10,7 +10,6 @@ import (
 
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/update"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/disruption"
@@ -79,7 +78,7 @@ func readPolicy(ctx context.Context, file string, stdin io.Reader) (policy disru
 
 // readOne reads a file with exactly one MachineConfig.
 func readOne(ctx context.Context, file string, stdin io.Reader, rules authored.Rules) (*authored.MachineConfig, problem.Report, error) {
-	all, report, err := pool.Read(ctx, []string{file}, stdin, rules)
+	all, report, err := authored.Read(ctx, []string{file}, stdin, rules)
 	if err != nil || report.Failed() {
 		return nil, report, err
 	}

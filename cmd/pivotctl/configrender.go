@@ -13,7 +13,6 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/legacy"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/cli"
@@ -43,7 +42,7 @@ func (f *renderFlags) add(cmd *cobra.Command) {
 // renderer merges MachineConfigs as the flags say. The files that they name are read once, since a pipe
 // cannot be read again.
 type renderer struct {
-	pool.Renderer
+	authored.Renderer
 	policy []byte       // text of the administrator's policy for kernel arguments; nil: there is none
 	keep   func() error // to call after a successful merge: it saves the lock file
 }
@@ -122,14 +121,14 @@ func needRole(role string) error {
 // rendered returns the MachineConfig of a role from files and directories. Problems are written
 // to stderr.
 func (r renderer) rendered(ctx context.Context, role string, paths []string, stdin io.Reader, stderr io.Writer) (*authored.MachineConfig, error) {
-	all, report, err := pool.Read(ctx, paths, stdin, r.Rules)
+	all, report, err := authored.Read(ctx, paths, stdin, r.Rules)
 	if err != nil {
 		return nil, err
 	}
 	if err := shown(stderr, report); err != nil {
 		return nil, err
 	}
-	if err := checkRole(role, "roles of the MachineConfigs", pool.Roles(all)); err != nil {
+	if err := checkRole(role, "roles of the MachineConfigs", authored.Roles(all)); err != nil {
 		return nil, err
 	}
 	merged, report, err := r.Merge(ctx, all, role)

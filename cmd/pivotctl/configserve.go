@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"machine-pivot/internal/author/pool"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
@@ -99,7 +99,7 @@ func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.C
 		return content, err
 	}
 	content.More = slices.Concat(more, r.onMachines())
-	all, report, err := pool.Read(ctx, paths, strings.NewReader(""), r.Rules)
+	all, report, err := authored.Read(ctx, paths, strings.NewReader(""), r.Rules)
 	if err != nil {
 		return content, err
 	}
@@ -116,7 +116,7 @@ func (f *serveFlags) load(ctx context.Context, paths []string, more []ignition.C
 	for _, p := range report {
 		log(p.String())
 	}
-	for _, role := range pool.Roles(all) {
+	for _, role := range authored.Roles(all) {
 		log(fmt.Sprintf("role %s: %s", role, content.Roles[role].Name))
 	}
 	if f.cert != "" {
@@ -145,7 +145,7 @@ func (f *serveFlags) certificate(ctx context.Context) (*tls.Certificate, error) 
 
 // stamp returns a fingerprint of the files that changes whenever one of them changes.
 func stamp(paths []string) (string, error) {
-	files, report := pool.Files(slices.DeleteFunc(paths, func(path string) bool { return path == "" }))
+	files, report := authored.Files(slices.DeleteFunc(paths, func(path string) bool { return path == "" }))
 	if err := report.Err("the files to serve"); err != nil {
 		return "", err
 	}

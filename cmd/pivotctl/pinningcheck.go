@@ -17,7 +17,6 @@ import (
 
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -210,7 +209,7 @@ func (f *checkFlags) addConfigs(in *pinning.Input, configs []*authored.MachineCo
 		return nil
 	}
 	if f.role != "" {
-		if err := checkRole(f.role, "roles of the MachineConfigs", pool.Roles(configs)); err != nil {
+		if err := checkRole(f.role, "roles of the MachineConfigs", authored.Roles(configs)); err != nil {
 			return err
 		}
 		configs = authored.Select(configs, f.role)

@@ -1,9 +1,8 @@
-// Package authored decodes, merges and names MachineConfigs as their authors write them, and
+// Package authored reads, decodes, merges and names MachineConfigs as their authors write them, and
 // renders the one that a machine gets. It reports all problems at once.
 //
 // Sources: the MachineConfig type of the OpenShift API, the machine-config operator's code for
-// merging and naming, and Ignition's own parser and validation for spec.config. The package does no
-// I/O.
+// merging and naming, and Ignition's own parser and validation for spec.config. Only Read and Files do I/O.
 package authored
 
 import (

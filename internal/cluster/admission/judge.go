@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cluster/containerruntime"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -241,8 +240,8 @@ func checkMerged(mc authored.MachineConfig, others []*authored.MachineConfig, ru
 	}
 	mc.Spec.Config = &config
 	without := slices.DeleteFunc(slices.Clone(others), func(o *authored.MachineConfig) bool { return o.Name == mc.Name })
-	before, _ := pool.Validate(others, rules)
-	after, err := pool.Validate(append(without, &mc), rules)
+	before, _ := authored.CheckRoles(others, rules)
+	after, err := authored.CheckRoles(append(without, &mc), rules)
 	if err != nil {
 		added.Fail("$", "%v", err)
 	}

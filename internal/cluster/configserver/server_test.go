@@ -27,7 +27,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/cluster/api"
@@ -165,7 +164,7 @@ spec:
     ignition: {version: 3.4.0}
     storage: {files: [{path: /etc/motd, mode: 0644, contents: {source: "data:,hi"}}]}
 `, role, argument), rules)
-	m, more, err := pool.Renderer{Rules: rules, Inline: snapshot.New(rules.KernelArguments).Inline}.Merge(t.Context(), all, role)
+	m, more, err := authored.Renderer{Rules: rules, Inline: snapshot.New(rules.KernelArguments).Inline}.Merge(t.Context(), all, role)
 	if err != nil || report.Failed() || more.Failed() {
 		t.Fatal(report, more, err)
 	}

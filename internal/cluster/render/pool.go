@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/fault"
@@ -109,7 +108,7 @@ func (r *renderer) render(ctx context.Context, p *api.MachineConfigPool) (render
 
 // merge merges self-contained MachineConfigs, as "pivotctl config render" does.
 func (r *renderer) merge(ctx context.Context, whole []*authored.MachineConfig, role string) (*authored.MachineConfig, problem.Report, error) {
-	renderer := pool.Renderer{
+	renderer := authored.Renderer{
 		Rules:  r.rules,
 		Base:   r.base,
 		Inline: snapshot.New(r.rules.KernelArguments).Inline, // there is nothing to fetch left

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/render"
@@ -132,11 +131,11 @@ func asCommand(w *world) {
 		machineConfig("master", "50-master", `{"osImageURL":"quay.example/other@sha256:`+strings.Repeat("1", 64)+`"}`),
 	}
 	rules := authored.Rules{KernelArguments: kargs.DefaultPolicy()}
-	all, report, err := pool.Read(context.Background(), []string{input.Stdin}, strings.NewReader(strings.Join(texts, "\n")), rules)
+	all, report, err := authored.Read(context.Background(), []string{input.Stdin}, strings.NewReader(strings.Join(texts, "\n")), rules)
 	if err != nil || report.Failed() {
 		w.Fatal(err, report)
 	}
-	command := pool.Renderer{Rules: rules, Base: authored.Images{OS: imageref.FromOrigin(image)}, Inline: snapshot.New(rules.KernelArguments).Inline}
+	command := authored.Renderer{Rules: rules, Base: authored.Images{OS: imageref.FromOrigin(image)}, Inline: snapshot.New(rules.KernelArguments).Inline}
 	want, report, err := command.MergeAll(w.Context(), all)
 	if err != nil || report.Failed() {
 		w.Fatal(err, report)

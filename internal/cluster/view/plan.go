@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/update"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/disruption"
@@ -74,7 +73,7 @@ const (
 // Planner foresees the effect of MachineConfigs.
 type Planner struct {
 	Client   *Client
-	Renderer pool.Renderer
+	Renderer authored.Renderer
 }
 
 // policyPath is the object with a cluster's own node disruption policy, of OpenShift.
@@ -244,7 +243,7 @@ func (p Planner) pool(ctx context.Context, in planned) (PoolPlan, problem.Report
 
 // withImages returns a renderer that uses the images of what a pool has now if the MachineConfigs name none: in
 // OpenShift they are the release's, which no MachineConfig names.
-func (p Planner) withImages(present *authored.MachineConfig) pool.Renderer {
+func (p Planner) withImages(present *authored.MachineConfig) authored.Renderer {
 	r := p.Renderer
 	if present != nil {
 		r.Base.OS = cmp.Or(r.Base.OS, present.Spec.OSImageURL)

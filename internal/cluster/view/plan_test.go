@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/cluster/view"
 	"machine-pivot/internal/problem"
@@ -19,7 +18,7 @@ import (
 
 func planner(t *testing.T, s server) view.Planner {
 	t.Helper()
-	return view.Planner{Client: s.client(t), Renderer: pool.Renderer{
+	return view.Planner{Client: s.client(t), Renderer: authored.Renderer{
 		Rules: authored.Rules{KernelArguments: kargs.DefaultPolicy()},
 		Inline: func(_ context.Context, all []*authored.MachineConfig) ([]*authored.MachineConfig, problem.Report, error) {
 			return all, nil, nil

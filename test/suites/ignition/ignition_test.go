@@ -16,7 +16,6 @@ import (
 
 	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/legacy"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -31,11 +30,11 @@ import (
 func rendered(t *testing.T, dir string) *authored.MachineConfig {
 	t.Helper()
 	rules := authored.Rules{KernelArguments: kargs.DefaultPolicy()}
-	all, report, err := pool.Read(t.Context(), []string{dir}, nil, rules)
+	all, report, err := authored.Read(t.Context(), []string{dir}, nil, rules)
 	if err != nil || len(report) > 0 {
 		t.Fatal(err, report)
 	}
-	r := pool.Renderer{Rules: rules, Inline: func(_ context.Context, all []*authored.MachineConfig) ([]*authored.MachineConfig, problem.Report, error) {
+	r := authored.Renderer{Rules: rules, Inline: func(_ context.Context, all []*authored.MachineConfig) ([]*authored.MachineConfig, problem.Report, error) {
 		return all, nil, nil
 	}}
 	merged, report, err := r.Merge(context.Background(), all, "worker")

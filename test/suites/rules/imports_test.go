@@ -23,7 +23,7 @@ var (
 	world       = []string{"os", "net", "io/ioutil", "syscall", "golang.org/x/sys"}
 
 	// aroundConfig must not import one another; cmd/pivotctl combines them.
-	aroundConfig = []string{module + "/internal/author/installconfig", module + "/internal/author/snapshot", module + "/internal/author/pool"}
+	aroundConfig = []string{module + "/internal/author/installconfig", module + "/internal/author/snapshot"}
 
 	// oldIgnition is only needed to write MachineConfigs.
 	oldIgnition = []string{"github.com/coreos/ignition/config", "github.com/coreos/ign-converter"}
@@ -48,7 +48,7 @@ var importTable = map[string]rule{
 	"pinning":       {ours: []string{"fault", "kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pods":          {ours: []string{"sepolicy", "guard", "fault", "hostfiles", "pinning", "problem", "quantity", "machineconfig/document"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"machineconfig": {ours: append([]string{"guard", "disruption", "machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "osimage/imageref", "projection", "settings"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
-	"authored":      {ours: append([]string{"guard", "legacy", "machineconfig/document", "machineconfig", "machineconfig/ignition", "osimage/imageref"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"authored":      {ours: append([]string{"guard", "input", "legacy", "machineconfig/document", "machineconfig", "machineconfig/ignition", "osimage/imageref"}, values...), foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// Around MachineConfigs: first the packages that do not know MachineConfigs, then those that use
 	// them, each for its own purpose.
@@ -63,7 +63,6 @@ var importTable = map[string]rule{
 	"snapshot":      {ours: append([]string{"legacy", "authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"provision":     {ours: append([]string{"bounded", "machineconfig", "legacy", "authored", "systemd-units", "machineconfig/ignition", "machineconfig/document"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"performance":   {ours: append([]string{"authored", "machineconfig", "machineconfig/document", "pinning"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
-	"pool":          {ours: append([]string{"authored", "input", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
 	"dracut":        {never: slices.Concat(processes, commandLine, world)},
 	"systemd-units": {never: slices.Concat(processes, commandLine, world)},
 
@@ -132,11 +131,11 @@ var importTable = map[string]rule{
 	// The fleet's controllers.
 	"cluster/containerruntime": {ours: append([]string{"authored", "cluster/api", "machineconfig", "quantity", "machineconfig/document"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/rollout":          {ours: []string{"cluster/api", "window"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"cluster/view":             {ours: []string{"api", "authored", "cluster/api", "cluster/containerruntime", "disruption", "fault", "kargs", "machineconfig/document", "pool", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
-	"cluster/render":           {ours: []string{"authored", "pool", "snapshot", "cluster/api", "cluster/containerruntime", "fault", "kargs", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/view":             {ours: []string{"api", "authored", "cluster/api", "cluster/containerruntime", "disruption", "fault", "kargs", "machineconfig/document", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/render":           {ours: []string{"authored", "snapshot", "cluster/api", "cluster/containerruntime", "fault", "kargs", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cluster/follow":       {ours: []string{"authored", "cluster/api", "fault", "kargs", "machineconfig/ignition", "osimage", "osimage/imageref"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"cluster/admission":    {ours: []string{"authored", "bounded", "cluster/containerruntime", "legacy", "pool", "cluster/api", "cluster/connect", "cluster/rollout", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/admission":    {ours: []string{"authored", "bounded", "cluster/containerruntime", "legacy", "cluster/api", "cluster/connect", "cluster/rollout", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/configserver": {ours: []string{"authored", "cluster/api", "cluster/connect", "fault", "kargs", "machineconfig/ignition", "machineconfig", "provision"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 
 	"cmd/pivot-fleet": {ours: []string{"bounded", "cli", "cluster", "fault", "input"}, foreign: true, never: processes},

@@ -1,4 +1,4 @@
-package pool_test
+package authored_test
 
 import (
 	"context"
@@ -9,17 +9,11 @@ import (
 	"testing"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
-	"machine-pivot/kargs"
 )
-
-func rules() authored.Rules {
-	return authored.Rules{KernelArguments: kargs.DefaultPolicy()}
-}
 
 func object(role, name, spec string) string {
 	return `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"` + name +
@@ -52,7 +46,7 @@ func TestRead(t *testing.T) {
 	if err := os.Symlink("..data/d.json", filepath.Join(dir, "d.json")); err != nil {
 		t.Fatal(err)
 	}
-	all, report, err := pool.Read(t.Context(), []string{dir, input.Stdin}, strings.NewReader(object("worker", "stdin", "{}")), rules())
+	all, report, err := authored.Read(t.Context(), []string{dir, input.Stdin}, strings.NewReader(object("worker", "stdin", "{}")), rules())
 	var names []string
 	for _, mc := range all {
 		names = append(names, mc.Name)
@@ -73,7 +67,7 @@ func TestReadRefuses(t *testing.T) {
 	if err := errors.Join(os.Remove(filepath.Join(dir, "some/gone.yaml")), os.Symlink("nowhere", filepath.Join(dir, "some/gone.yaml"))); err != nil {
 		t.Fatal(err)
 	}
-	_, report, err := pool.Read(t.Context(), []string{"/nowhere", large, filepath.Join(dir, "bad.yaml"), none, "/dev/zero", filepath.Join(dir, "some")}, nil, rules())
+	_, report, err := authored.Read(t.Context(), []string{"/nowhere", large, filepath.Join(dir, "bad.yaml"), none, "/dev/zero", filepath.Join(dir, "some")}, nil, rules())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +89,7 @@ func TestReadRefuses(t *testing.T) {
 	if err := os.Truncate(large, document.MaxSize); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := pool.Read(t.Context(), many, nil, rules()); fault.KindOf(err) != fault.BadInput {
+	if _, _, err := authored.Read(t.Context(), many, nil, rules()); fault.KindOf(err) != fault.BadInput {
 		t.Errorf("%d files of %d bytes: %v", len(many), document.MaxSize, err)
 	}
 }
@@ -107,7 +101,7 @@ func inline(_ context.Context, all []*authored.MachineConfig) ([]*authored.Machi
 
 func read(t *testing.T, objects ...string) []*authored.MachineConfig {
 	t.Helper()
-	all, report, err := pool.Read(t.Context(), []string{input.Stdin}, strings.NewReader(strings.Join(objects, "\n")), rules())
+	all, report, err := authored.Read(t.Context(), []string{input.Stdin}, strings.NewReader(strings.Join(objects, "\n")), rules())
 	if err != nil || report.Failed() {
 		t.Fatal(err, report)
 	}
@@ -115,7 +109,7 @@ func read(t *testing.T, objects ...string) []*authored.MachineConfig {
 }
 
 func TestMergeAll(t *testing.T) {
-	r := pool.Renderer{Rules: rules(), Inline: inline}
+	r := authored.Renderer{Rules: rules(), Inline: inline}
 	all := read(t, object("worker", "w", `{"kernelArguments":["w"]}`), object("infra", "i", `{"kernelArguments":["i"]}`), object("master", "m", `{}`))
 	merged, report, err := r.MergeAll(context.Background(), all)
 	if err != nil || len(report) > 0 || len(merged) != 3 {
@@ -135,14 +129,14 @@ func TestMergeAll(t *testing.T) {
 
 // A merged MachineConfig that still refers to remote resources is refused.
 func TestMergeIsWhole(t *testing.T) {
-	r := pool.Renderer{Rules: rules(), Inline: inline}
+	r := authored.Renderer{Rules: rules(), Inline: inline}
 	all := read(t, object("worker", "w", `{"config":{"ignition":{"version":"3.4.0","config":{"merge":[{"source":"https://x/y"}]}},
 "storage":{"files":[{"path":"/etc/a","contents":{"source":"https://x/z"}}]}}}`))
 	merged, report, err := r.Merge(context.Background(), all, "worker")
 	if err != nil || merged != nil || strings.Count(report.String(), "it would be fetched when the machine boots") != 2 {
 		t.Error(err, report)
 	}
-	if report, err := pool.Validate(all, rules()); err != nil || len(report) > 0 {
+	if report, err := authored.CheckRoles(all, rules()); err != nil || len(report) > 0 {
 		t.Error(err, report)
 	}
 }

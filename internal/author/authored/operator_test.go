@@ -1,4 +1,4 @@
-package pool_test
+package authored_test
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/pool"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/pinning"
 )
@@ -62,12 +61,12 @@ func TestNodeTuningOperator(t *testing.T) {
 		{"the same with the cluster's default", "master", read(t, legacy, bootstrap("master")), "its set is empty", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := pool.Renderer{Rules: rules(), Inline: inline}
+			r := authored.Renderer{Rules: rules(), Inline: inline}
 			merged, report, err := r.Merge(context.Background(), c.all, c.role)
 			if err != nil || merged == nil || len(report) != 1+c.more || !strings.Contains(report.String(), "warning: ") || !strings.Contains(report.String(), c.want) || strings.Count(report.String(), "does not win") != c.more {
 				t.Fatalf("%v\n%s\nwant %q", err, report, c.want)
 			}
-			if report, err := pool.Validate(authored.Select(c.all, c.role), rules()); err != nil || report.Failed() {
+			if report, err := authored.CheckRoles(authored.Select(c.all, c.role), rules()); err != nil || report.Failed() {
 				t.Errorf("validated: %v\n%s", err, report)
 			}
 		})

@@ -1,11 +1,10 @@
-package pool
+package authored
 
 import (
 	"context"
 	"maps"
 	"slices"
 
-	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
@@ -13,14 +12,14 @@ import (
 
 // Renderer renders MachineConfigs.
 type Renderer struct {
-	Rules authored.Rules
-	Base  authored.Images
+	Rules Rules
+	Base  Images
 	// Inline fetches and inlines remote resources, see package snapshot.
-	Inline func(context.Context, []*authored.MachineConfig) ([]*authored.MachineConfig, problem.Report, error)
+	Inline func(context.Context, []*MachineConfig) ([]*MachineConfig, problem.Report, error)
 }
 
 // Roles returns the roles of the MachineConfigs, sorted.
-func Roles(all []*authored.MachineConfig) []string {
+func Roles(all []*MachineConfig) []string {
 	roles := map[string]bool{}
 	for _, mc := range all {
 		if mc.Role() != "" {
@@ -32,18 +31,18 @@ func Roles(all []*authored.MachineConfig) []string {
 
 // Merge returns the rendered MachineConfig of a role, with a name derived from its content. It is
 // nil if the report has an error, which may concern only the combination of all parts.
-func (r Renderer) Merge(ctx context.Context, all []*authored.MachineConfig, role string) (*authored.MachineConfig, problem.Report, error) {
-	return r.MergeChosen(ctx, authored.Select(all, role), role)
+func (r Renderer) Merge(ctx context.Context, all []*MachineConfig, role string) (*MachineConfig, problem.Report, error) {
+	return r.MergeChosen(ctx, Select(all, role), role)
 }
 
 // MergeChosen is Merge for MachineConfigs that something else than their role has chosen, such as the
 // selector of a pool.
-func (r Renderer) MergeChosen(ctx context.Context, chosen []*authored.MachineConfig, role string) (*authored.MachineConfig, problem.Report, error) {
+func (r Renderer) MergeChosen(ctx context.Context, chosen []*MachineConfig, role string) (*MachineConfig, problem.Report, error) {
 	chosen, report, err := r.Inline(ctx, chosen)
 	if err != nil || report.Failed() {
 		return nil, report, err
 	}
-	merged, err := authored.Merge(chosen, r.Base)
+	merged, err := Merge(chosen, r.Base)
 	if err != nil {
 		return nil, report, err
 	}
@@ -64,8 +63,8 @@ func (r Renderer) MergeChosen(ctx context.Context, chosen []*authored.MachineCon
 
 // MergeAll returns the rendered MachineConfig of every role. If the report has an error there are
 // none: a partial configuration is useless.
-func (r Renderer) MergeAll(ctx context.Context, all []*authored.MachineConfig) (map[string]*authored.MachineConfig, problem.Report, error) {
-	merged := map[string]*authored.MachineConfig{}
+func (r Renderer) MergeAll(ctx context.Context, all []*MachineConfig) (map[string]*MachineConfig, problem.Report, error) {
+	merged := map[string]*MachineConfig{}
 	var report problem.Report
 	for _, role := range Roles(all) {
 		one, problems, err := r.Merge(ctx, all, role)
@@ -79,18 +78,18 @@ func (r Renderer) MergeAll(ctx context.Context, all []*authored.MachineConfig) (
 		return nil, report, nil
 	}
 	if len(merged) == 0 {
-		return nil, report, fault.New(fault.BadInput, "cannot render: no MachineConfig has the label %s", authored.RoleLabel).
-			WithHint("set the label in metadata.labels, as %s: worker", authored.RoleLabel)
+		return nil, report, fault.New(fault.BadInput, "cannot render: no MachineConfig has the label %s", RoleLabel).
+			WithHint("set the label in metadata.labels, as %s: worker", RoleLabel)
 	}
 	return merged, report, nil
 }
 
-// Validate checks the merged MachineConfigs of each role. It fetches nothing.
-func Validate(all []*authored.MachineConfig, rules authored.Rules) (problem.Report, error) {
+// CheckRoles checks the merged MachineConfigs of each role. It fetches nothing.
+func CheckRoles(all []*MachineConfig, rules Rules) (problem.Report, error) {
 	var report problem.Report
 	for _, role := range Roles(all) {
-		chosen := authored.Select(all, role)
-		merged, err := authored.Merge(chosen, authored.Images{})
+		chosen := Select(all, role)
+		merged, err := Merge(chosen, Images{})
 		if err != nil {
 			return nil, err
 		}
@@ -100,8 +99,8 @@ func Validate(all []*authored.MachineConfig, rules authored.Rules) (problem.Repo
 }
 
 // checkMerged checks what only the combination of all parts can get wrong.
-func checkMerged(chosen []*authored.MachineConfig, merged *authored.MachineConfig, role string, rules authored.Rules) problem.Report {
-	return append(authored.Check(merged, rules), authored.Overruled(chosen)...).In(mergedFor(role))
+func checkMerged(chosen []*MachineConfig, merged *MachineConfig, role string, rules Rules) problem.Report {
+	return append(Check(merged, rules), Overruled(chosen)...).In(mergedFor(role))
 }
 
 // mergedFor returns the name for a merged MachineConfig in reports, in place of a file.

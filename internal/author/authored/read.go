@@ -1,6 +1,4 @@
-// Package pool renders files of MachineConfigs to the MachineConfig of each role: it reads files
-// and directories, inlines remote resources, merges, checks the result and names it.
-package pool
+package authored
 
 import (
 	"context"
@@ -11,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
 	"machine-pivot/internal/machineconfig/document"
@@ -25,12 +22,12 @@ const maxTotal = 64 << 20
 // .yaml, .yml or .json, except hidden files and subdirectories. The report has the problems in all
 // files, and names those that cannot be read. An error means that the context has ended, or that the
 // files are too large together.
-func Read(ctx context.Context, paths []string, stdin io.Reader, rules authored.Rules) ([]*authored.MachineConfig, problem.Report, error) {
-	var all []*authored.MachineConfig
+func Read(ctx context.Context, paths []string, stdin io.Reader, rules Rules) ([]*MachineConfig, problem.Report, error) {
+	var all []*MachineConfig
 	var report problem.Report
 	total := 0
 	if rules.Room == nil {
-		rules.Room = authored.NewRoom()
+		rules.Room = NewRoom()
 	}
 	for _, path := range paths {
 		for _, file := range filesOf(path, &report) {
@@ -45,12 +42,12 @@ func Read(ctx context.Context, paths []string, stdin io.Reader, rules authored.R
 				return nil, nil, fault.New(fault.BadInput, "cannot read MachineConfigs: together they have more than %d bytes", maxTotal).
 					WithHint("give fewer files; the MachineConfigs of one pool are enough")
 			}
-			found, problems := authored.Decode(file, data, rules)
+			found, problems := Decode(file, data, rules)
 			all = append(all, found...)
 			report = append(report, problems...)
 		}
 	}
-	return all, append(report, authored.SameNames(all)...), nil
+	return all, append(report, SameNames(all)...), nil
 }
 
 // Files returns the files that Read reads for these paths, those of a directory sorted by name, and the
