@@ -207,7 +207,7 @@ install-host: $(BIN)/pivot
 	for unit in $$(cd systemd-units && echo *.service *.path *.timer */*.conf); do install -D -m 0644 systemd-units/$$unit $(DESTDIR)$(UNITDIR)/$$unit; done
 	install -D -m 0644 -t $(DESTDIR)$(DRACUTDIR)/90pivot dracut/90pivot/*
 	chmod 0755 $(DESTDIR)$(DRACUTDIR)/90pivot/module-setup.sh
-	install -D -m 0644 -t $(DESTDIR)$(POLICYDIR) internal/selinux/pivot.cil
+	install -D -m 0644 -t $(DESTDIR)$(POLICYDIR) internal/sepolicy/pivot.cil
 	sed -i 's|/usr/bin/pivot|$(PREFIX)/bin/pivot|' $(DESTDIR)$(UNITDIR)/pivot-*.service \
 	  $(DESTDIR)$(DRACUTDIR)/90pivot/* $(DESTDIR)$(POLICYDIR)/pivot.cil
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/tools/sample"
@@ -63,7 +63,7 @@ func TestDirectLabels(t *testing.T) {
 		sample.Short(t, 4)
 		h, e, r := prepared(t)
 		const usr = "system_u:object_r:usr_t:s0"
-		must(t, selinux.SetLabel(filepath.Join(h.Physical(), "ostree"), usr))
+		must(t, hostfiles.SetLabel(filepath.Join(h.Physical(), "ostree"), usr))
 		must(t, e.Prepare(t.Context(), r))
 		checked := false
 		h.Ostree.Fail = func(call int, after bool) error {
@@ -82,7 +82,7 @@ func TestDirectLabels(t *testing.T) {
 		must(t, err)
 		wanted := map[string]string{h.Path("/boot/loader/entries/ostree-1-os.conf"): boot, h.Path("/boot/loader"): boot, links[0]: usr}
 		for path, want := range wanted {
-			if label, err := selinux.LabelOf(path); label != want {
+			if label, err := hostfiles.LabelOf(path); label != want {
 				t.Errorf("%s has the label %q, want %q (%v)", path, label, want, err)
 			}
 		}
@@ -171,7 +171,7 @@ func expectLabels(t *testing.T, h *hostdir.Host, place int, want map[string]stri
 	all, err := h.Sysroot().Deployments()
 	must(t, err)
 	for name, label := range want {
-		if have, err := selinux.LabelOf(all[place].Path + name); have != label {
+		if have, err := hostfiles.LabelOf(all[place].Path + name); have != label {
 			t.Errorf("%s has the label %q, want %q (%v)", name, have, label, err)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/internal/sepolicy"
 	"machine-pivot/pivot"
 )
@@ -82,7 +81,7 @@ func (e *Direct) label(next ostree.Deployment) (*sepolicy.Contexts, error) {
 		return nil, err
 	}
 	if known {
-		if err := selinux.SetLabel(next.Path+".origin", origin); err != nil {
+		if err := hostfiles.SetLabel(next.Path+".origin", origin); err != nil {
 			return nil, err
 		}
 	}
@@ -119,7 +118,9 @@ func (e *Direct) labelBoot(contexts *sepolicy.Contexts) error {
 		return err
 	}
 	for _, link := range links {
-		if err := filepath.WalkDir(link, func(path string, _ fs.DirEntry, err error) error { return errors.Join(err, selinux.Inherit(path)) }); err != nil {
+		if err := filepath.WalkDir(link, func(path string, _ fs.DirEntry, err error) error {
+			return errors.Join(err, hostfiles.InheritLabel(path))
+		}); err != nil {
 			return fmt.Errorf("cannot label the links to the deployments: %w", err)
 		}
 	}

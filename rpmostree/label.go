@@ -14,7 +14,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/internal/sepolicy"
 	"machine-pivot/pivot"
 )
@@ -87,7 +86,7 @@ func (e *Ostree) labels(booted ostree.Deployment, commit ostree.Checksum, files 
 }
 
 // kernel returns the SELinux state of the running kernel.
-func (e *Ostree) kernel() selinux.Kernel { return selinux.Running(e.Sysroot.Root()) }
+func (e *Ostree) kernel() hostfiles.RunningPolicy { return hostfiles.RunningPolicyIn(e.Sysroot.Root()) }
 
 // checkLabels returns an error if this process cannot set a label that the commit will need.
 func (e *Ostree) checkLabels(booted ostree.Deployment, staged *ostree.Staged, r pivot.Spec) error {
@@ -98,7 +97,7 @@ func (e *Ostree) checkLabels(booted ostree.Deployment, staged *ostree.Staged, r 
 	for _, l := range labels {
 		if err := e.kernel().Check(l.label); err != nil {
 			return fault.New(fault.Refused, "cannot give %s the label %s of the new system: %w", l.path, l.label, err).
-				WithHint(selinux.UnknownHint)
+				WithHint(hostfiles.UnknownLabelHint)
 		}
 	}
 	return nil
@@ -140,7 +139,7 @@ func (e *Ostree) labelLate(staged *ostree.Staged, labels []labelled) error {
 // applyLabels sets the labels of files below root.
 func applyLabels(root string, labels []labelled) error {
 	for _, l := range labels {
-		if err := selinux.SetLabel(filepath.Join(root, l.path), l.label); err != nil {
+		if err := hostfiles.SetLabel(filepath.Join(root, l.path), l.label); err != nil {
 			return err
 		}
 	}
@@ -150,7 +149,7 @@ func applyLabels(root string, labels []labelled) error {
 // readLabels returns an error if a file below root has another label than wanted.
 func readLabels(root string, labels []labelled) error {
 	for _, l := range labels {
-		if err := selinux.CheckLabel(filepath.Join(root, l.path), l.label); err != nil {
+		if err := hostfiles.CheckLabel(filepath.Join(root, l.path), l.label); err != nil {
 			return fmt.Errorf("cannot trust the new deployment: %w", err)
 		}
 	}

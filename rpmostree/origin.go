@@ -8,7 +8,6 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
 )
 
 // Follow changes which image reference the origin of an existing deployment names, and nothing else. reference is in
@@ -35,12 +34,12 @@ func renameImage(sysroot *ostree.Sysroot, d ostree.Deployment, reference string)
 	deployments := fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
 	file := filepath.Join(deployments, d.Stateroot, "deploy", filepath.Base(d.Path)+".origin")
 	origin := d.Origin.WithContainer(reference)
-	label, err := selinux.LabelOf(file) // libostree has given it one that is not the directory's
+	label, err := hostfiles.LabelOf(file) // libostree has given it one that is not the directory's
 	if err == nil {
 		err = hostfiles.Replace(hostfiles.OS{}, file, origin.Bytes(), 0o644)
 	}
 	if err == nil && label != "" {
-		err = selinux.SetLabel(file, label)
+		err = hostfiles.SetLabel(file, label)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot name the image in the deployment's origin: %w", err)

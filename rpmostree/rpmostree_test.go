@@ -19,7 +19,6 @@ import (
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/retry"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 	"machine-pivot/rpmostree"
 	"machine-pivot/test/tools/sample"
@@ -208,7 +207,7 @@ func TestLabels(t *testing.T) {
 	labels := map[string]string{}
 	h.Ostree.Fail = func(_ int, after bool) error {
 		for _, name := range []string{"/etc/a", "/etc/a/b", "/etc/a/b/c", "/etc/a/d", "/etc/new", "/etc/old", "/etc/old/new"} {
-			label, err := selinux.LabelOf(h.Path(name))
+			label, err := hostfiles.LabelOf(h.Path(name))
 			must(t, err)
 			labels[name] = label
 		}
@@ -221,7 +220,7 @@ func TestLabels(t *testing.T) {
 		t.Errorf("labelled %q, want %q", labels, want)
 	}
 	h.Boot()
-	if label, err := selinux.LabelOf(h.Path("/etc/new")); label != n {
+	if label, err := hostfiles.LabelOf(h.Path("/etc/new")); label != n {
 		t.Errorf("the new system's file has the label %q (%v), want %q", label, err, n)
 	}
 }
@@ -241,7 +240,7 @@ func TestLabelsAreReadBack(t *testing.T) {
 		}
 		all, err := h.Sysroot().Deployments()
 		must(t, err)
-		return unix.Setxattr(filepath.Join(all[0].Path, "etc/new"), selinux.Attribute, []byte("other"), 0)
+		return unix.Setxattr(filepath.Join(all[0].Path, "etc/new"), hostfiles.LabelAttribute, []byte("other"), 0)
 	}
 	if err := e.Commit(t.Context(), r); err == nil || !strings.Contains(err.Error(), `/etc/new has the SELinux label "other"`) {
 		t.Errorf("error %v", err)
@@ -269,14 +268,14 @@ func TestLabelUnknown(t *testing.T) {
 	// The label is not set before libostree merges /etc, since a policy may forbid it in a tmpfs.
 	const label = "system_u:object_r:new_t:s0"
 	h.Ostree.Fail = func(int, bool) error {
-		if got, err := selinux.LabelOf(h.Path("/etc/new")); got != "" {
+		if got, err := hostfiles.LabelOf(h.Path("/etc/new")); got != "" {
 			t.Errorf("the file has the label %q before it is merged (%v)", got, err)
 		}
 		return nil
 	}
 	must(t, e.Commit(t.Context(), r))
 	h.Boot()
-	if got, err := selinux.LabelOf(h.Path("/etc/new")); got != label {
+	if got, err := hostfiles.LabelOf(h.Path("/etc/new")); got != label {
 		t.Errorf("the new system's file has the label %q, want %q (%v)", got, label, err)
 	}
 }

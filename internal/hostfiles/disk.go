@@ -8,8 +8,6 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"machine-pivot/internal/selinux"
 )
 
 // Disk is the interface through which files are changed. Each method has a single
@@ -47,7 +45,7 @@ func (OS) Mkdir(path string, mode fs.FileMode) error {
 	if err := os.Mkdir(path, mode); err != nil {
 		return err
 	}
-	return selinux.Inherit(path)
+	return InheritLabel(path)
 }
 
 // Make implements Disk. It changes what it has made through a descriptor, because the owner of
@@ -100,7 +98,7 @@ func finishLink(link *os.File, f File, label string) error {
 	if label == "" {
 		return nil
 	}
-	return selinux.LabelLink(link, label)
+	return LabelLink(link, label)
 }
 
 // replaced returns the error for a path at which another process has put something else.
@@ -113,7 +111,7 @@ var errReplaced = errors.New("another process has replaced it")
 // finish sets the label, owner and mode of an open file.
 func finish(file *os.File, e Entry, label string) error {
 	if label != "" {
-		if err := selinux.Label(file, label); err != nil {
+		if err := LabelFile(file, label); err != nil {
 			return err
 		}
 	}
@@ -147,7 +145,7 @@ func (OS) Write(path string, content []byte, mode fs.FileMode) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return selinux.Inherit(path)
+	return InheritLabel(path)
 }
 
 // Overwrite implements Disk. It does not follow a symbolic link.

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/test/tools/need"
 )
 
@@ -86,7 +85,7 @@ func TestMakeLabelsLinks(t *testing.T) {
 	const label = "system_u:object_r:etc_t:s0"
 	must(t, hostfiles.OS{}.Make(path, hostfiles.NewLink("/link", target), label))
 	for at, want := range map[string]string{path: label, target: ""} {
-		if got, err := selinux.LabelOf(at); err != nil || got != want {
+		if got, err := hostfiles.LabelOf(at); err != nil || got != want {
 			t.Errorf("%s has the label %q, %v; want %q", at, got, err, want)
 		}
 	}

@@ -1,7 +1,7 @@
 // Package hostfiles reads and writes directory entries on the host (files, directories,
 // symbolic links). Entries are written durably and atomically, and without a temporary
 // file in a directory of which other programs read all files (CRI-O loads every file in
-// its drop-in directory). A Watcher tells of changes.
+// its drop-in directory). A Watcher tells of changes. Files have SELinux labels, and RunningPolicy says which ones it knows.
 package hostfiles
 
 import (

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"machine-pivot/internal/selinux"
 )
 
 // passwordLock is the lock file of lckpwdf(3), with which passwd(1), usermod(8) and
@@ -40,7 +38,7 @@ func replacePassword(disk Disk, root, name, temp string, password *File) error {
 		return err
 	}
 	file := filepath.Join(root, shadowPath)
-	label, err := selinux.LabelOf(file)
+	label, err := LabelOf(file)
 	if err != nil {
 		return err
 	}

@@ -8,10 +8,10 @@ package hostimages
 
 import (
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 )
 
@@ -44,7 +44,7 @@ func (s Store) Arguments(commit string) (bootc.Arguments, error) {
 // policy does not know. Whether the image has such labels is known only during the import,
 // which then fails and names the label.
 func (s Store) noteLabels() {
-	kernel := selinux.Running(s.Host.Root)
+	kernel := hostfiles.RunningPolicyIn(s.Host.Root)
 	if !kernel.Loaded() {
 		return
 	}

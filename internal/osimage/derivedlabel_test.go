@@ -8,8 +8,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/registry"
@@ -51,7 +51,7 @@ func TestDerivedLabelUnknown(t *testing.T) {
 			repo, refused := openRepo(t, bare(t)), true
 			repo.CheckLabels(func(label string) error {
 				if label == unknown && refused {
-					return selinux.ErrUnknown
+					return hostfiles.ErrUnknownLabel
 				}
 				return nil
 			})

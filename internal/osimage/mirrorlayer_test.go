@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/osimage/layer"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/ostreetree"
 	"machine-pivot/test/worlds/registry"
@@ -192,9 +192,9 @@ func TestNotTheMirrorsFault(t *testing.T) {
 	must(m.registry.SetDown(true))
 
 	repo := openRepo(t, bare(t))
-	repo.CheckLabels(func(string) error { return selinux.ErrUnknown })
+	repo.CheckLabels(func(string) error { return hostfiles.ErrUnknownLabel })
 	_, err := open(label).Import(t.Context(), repo, nil)
-	refused(t, err, fault.Refused, "tried 1 of the 2 places", selinux.UnknownHint)
+	refused(t, err, fault.Refused, "tried 1 of the 2 places", hostfiles.UnknownLabelHint)
 
 	limit := fault.New(fault.BadInput, "too many files")
 	err = open(label).Extract(t.Context(), "sysroot", func(int) layer.FileSink { return fullSink{limit} }, nil)

@@ -5,9 +5,9 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/guard"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
 )
 
 // writing gives an error of the repository its fault.Kind. Errors that have a kind already,
@@ -27,7 +27,7 @@ func writing(err error) error {
 		return imagefault.Misbuilt("%w", err)
 	}
 	if label, ok := errors.AsType[*ostree.LabelError](err); ok {
-		return imagefault.Final(fault.New(fault.Refused, "%w", label).WithHint(selinux.UnknownHint))
+		return imagefault.Final(fault.New(fault.Refused, "%w", label).WithHint(hostfiles.UnknownLabelHint))
 	}
 	if none, ok := errors.AsType[*ostree.NoVerityError](err); ok {
 		return imagefault.Final(fault.New(fault.Refused, "%w", none).

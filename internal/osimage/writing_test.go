@@ -11,9 +11,9 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/guard"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/internal/sepolicy"
 )
 
@@ -34,7 +34,7 @@ func TestWriting(t *testing.T) {
 		{&ostree.InvalidError{Err: guard.TooMuch("too much")}, fault.BadInput, "build the image with less in it"},
 		{imagefault.Damaged("%w", &sepolicy.InvalidError{Err: guard.NewBudget(0, "patterns").Take(1)}), fault.BadInput, "build the image with less in it"},
 		{fault.New(fault.Refused, "%w", unix.ENOSPC), fault.Refused, ""},
-		{&ostree.LabelError{Label: "x", Cause: selinux.ErrUnknown}, fault.Refused, "install_exec_t"},
+		{&ostree.LabelError{Label: "x", Cause: hostfiles.ErrUnknownLabel}, fault.Refused, "install_exec_t"},
 	} {
 		err := writing(fmt.Errorf("cannot write: %w", c.err))
 		if fault.KindOf(err) != c.want || !strings.Contains(fault.HintOf(err), c.hint) {

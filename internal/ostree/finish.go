@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/guard"
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/hostfiles"
 )
 
 // Root is a commit that an import publishes, and the refs that will point to it.
@@ -197,7 +197,7 @@ func makeShard(root string, n ObjectName, touched map[string]bool) error {
 		return nil
 	}
 	touched[root] = true
-	return selinux.Inherit(dir)
+	return hostfiles.InheritLabel(dir)
 }
 
 // place renames one object to its path in the repository. If there is one already, which another program has written

@@ -7,19 +7,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/hostfiles"
 )
 
 // SELinux labels in a repository. The label of a file object is one of its extended
 // attributes, and so part of its checksum. Other files (metadata objects, directories, refs)
-// get the label of their directory, unless the kernel has given them one: see selinux.Inherit.
+// get the label of their directory, unless the kernel has given them one: see hostfiles.InheritLabel.
 
 // LabelError is the error for an object with an SELinux label that cannot be stored on this
 // host.
 type LabelError struct {
 	Object ObjectName
 	Label  string
-	Cause  error // selinux.ErrUnknown
+	Cause  error // hostfiles.ErrUnknownLabel
 }
 
 // Error implements error.
@@ -38,7 +38,7 @@ func (r *Repo) CheckLabels(check func(label string) error) { r.checkLabel = chec
 // once per import.
 func (im *Import) checkLabels(n ObjectName, xattrs []xattr) error {
 	for _, x := range xattrs {
-		if x.name != selinux.Attribute {
+		if x.name != hostfiles.LabelAttribute {
 			continue
 		}
 		label := strings.TrimRight(string(x.value), "\x00")
@@ -59,7 +59,7 @@ func (im *Import) checkLabelOnce(label string) error {
 	}
 	check := im.repo.checkLabel
 	if check == nil {
-		check = selinux.Running("/").Check
+		check = hostfiles.RunningPolicyIn("/").Check
 	}
 	err = check(label)
 	im.mu.Lock()
@@ -82,8 +82,8 @@ func (im *Import) checkDirLabel(n ObjectName, data []byte) error {
 // that the policy does not know it. That can happen although checkLabels has passed: not
 // every policy lets this process check a label.
 func cannotSet(n ObjectName, x xattr, err error) error {
-	if x.name == selinux.Attribute && errors.Is(err, unix.EINVAL) {
-		return &LabelError{n, strings.TrimRight(string(x.value), "\x00"), selinux.ErrUnknown}
+	if x.name == hostfiles.LabelAttribute && errors.Is(err, unix.EINVAL) {
+		return &LabelError{n, strings.TrimRight(string(x.value), "\x00"), hostfiles.ErrUnknownLabel}
 	}
 	return fmt.Errorf("cannot write object %s: cannot set %s: %w", n, x.name, err)
 }

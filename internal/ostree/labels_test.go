@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/guard"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/test/tools/need"
 )
 
@@ -32,7 +32,7 @@ func TestLabels(t *testing.T) {
 			if name == labelled {
 				label = unknown
 			}
-			check(t, selinux.SetLabel(filepath.Join(tree, name), label))
+			check(t, hostfiles.SetLabel(filepath.Join(tree, name), label))
 		}
 		repo := filepath.Join(t.TempDir(), "archive")
 		run(t, "ostree", "init", "--repo="+repo, "--mode=archive")
@@ -44,13 +44,13 @@ func TestLabels(t *testing.T) {
 		r.CheckLabels(func(label string) error {
 			asked[label]++
 			if label == unknown && refused {
-				return selinux.ErrUnknown
+				return hostfiles.ErrUnknownLabel
 			}
 			return nil
 		})
 		_, err = importAll(t, r, commit, s.objects(), "os")
 		wrong, ok := errors.AsType[*ostree.LabelError](err)
-		if !ok || wrong.Label != unknown || !errors.Is(err, selinux.ErrUnknown) {
+		if !ok || wrong.Label != unknown || !errors.Is(err, hostfiles.ErrUnknownLabel) {
 			t.Errorf("%s: error %v", labelled, err)
 		}
 		nothingLeft(t, r)
@@ -122,7 +122,7 @@ func TestLabelsInherited(t *testing.T) {
 	s, r := newSource(t), newRepo(t)
 	const label = "system_u:object_r:usr_t:s0"
 	for _, dir := range []string{"objects", "tmp", "refs/heads"} {
-		check(t, selinux.SetLabel(filepath.Join(r.Path(), dir), label))
+		check(t, hostfiles.SetLabel(filepath.Join(r.Path(), dir), label))
 	}
 	_, err := importAll(t, r, s.commit, s.objects(), "pivot/x/y")
 	check(t, err)
@@ -132,7 +132,7 @@ func TestLabelsInherited(t *testing.T) {
 			if filepath.Ext(path) == ".file" {
 				want = "" // as in the commit
 			}
-			if got, lerr := selinux.LabelOf(path); got != want || lerr != nil {
+			if got, lerr := hostfiles.LabelOf(path); got != want || lerr != nil {
 				t.Errorf("%s has the label %q, want %q (%v)", path, got, want, lerr)
 			}
 			return err
@@ -149,7 +149,7 @@ func TestMoveLabelKeepsWhatAnotherHas(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		im := begin(t, newRepo(t))
 		add := func(kind string) ostree.Checksum {
-			xattrs, err := ostree.EncodeXattrs(map[string][]byte{selinux.Attribute: []byte(label(kind) + "\x00")})
+			xattrs, err := ostree.EncodeXattrs(map[string][]byte{hostfiles.LabelAttribute: []byte(label(kind) + "\x00")})
 			check(t, err)
 			c, err := im.AddNewFile(t.Context(), ostree.FileInfo{Mode: unix.S_IFREG | 0o644, Size: uint64(len(content)), Xattrs: xattrs}, strings.NewReader(content))
 			check(t, err)

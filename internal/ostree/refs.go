@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/hostfiles"
 )
 
 // refName matches valid ref names (ostree-core.c, OSTREE_REF_REGEXP).
@@ -106,7 +106,7 @@ func (r *Repo) writeRef(ref string, c Checksum) (string, error) {
 		return "", err
 	}
 	_, err = tmp.WriteString(c.String() + "\n")
-	if err = errors.Join(err, tmp.Chmod(0o644), selinux.Inherit(tmp.Name()), tmp.Close()); err != nil {
+	if err = errors.Join(err, tmp.Chmod(0o644), hostfiles.InheritLabel(tmp.Name()), tmp.Close()); err != nil {
 		return "", errors.Join(err, os.Remove(tmp.Name()))
 	}
 	return tmp.Name(), nil
@@ -165,7 +165,7 @@ func (r *Repo) makeRefDir(dir string, touched map[string]bool) error {
 	for name := range strings.SplitSeq(dir, "/") {
 		path = filepath.Join(path, name)
 		touched[path] = true
-		if err := selinux.Inherit(path); err != nil {
+		if err := hostfiles.InheritLabel(path); err != nil {
 			return err
 		}
 	}

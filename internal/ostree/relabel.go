@@ -10,14 +10,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/hostfiles"
 )
 
 // SetLabel sets the SELinux label in extended attributes, or removes it if label is "".
 func SetLabel(xattrs map[string][]byte, label string) {
-	delete(xattrs, selinux.Attribute)
+	delete(xattrs, hostfiles.LabelAttribute)
 	if label != "" {
-		xattrs[selinux.Attribute] = append([]byte(label), 0)
+		xattrs[hostfiles.LabelAttribute] = append([]byte(label), 0)
 	}
 }
 
@@ -35,7 +35,7 @@ func (im *Import) StatFile(c Checksum) (FileStat, error) {
 	err := unix.Lstat(path, &st)
 	var label string
 	if err == nil {
-		label, err = selinux.LabelOf(path)
+		label, err = hostfiles.LabelOf(path)
 	}
 	if err != nil {
 		return FileStat{}, fmt.Errorf("cannot look at object %s: %w", ObjectName{c, File}, err)
@@ -134,7 +134,7 @@ func (im *Import) moveStaged(from ObjectName, info FileInfo, content io.Reader, 
 			return isStaged, im.copyStaged(from, n, h)
 		}
 		defer im.given(from)
-		return isStaged, im.staging.rename(from, n, func(path string) error { return selinux.SetLabel(path, label) })
+		return isStaged, im.staging.rename(from, n, func(path string) error { return hostfiles.SetLabel(path, label) })
 	})
 	return n.Checksum, err
 }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/hostfiles"
 )
 
 // An object that the repository has is reused only if it can be right. Deployments have hard links to the
@@ -64,7 +64,7 @@ func (im *Import) fits(n ObjectName, h *fileHeader) (bool, error) {
 // running kernel's policy does not know is not compared, since the kernel shows another one in its place.
 func (im *Import) hasXattrs(n ObjectName, has map[string][]byte, wanted []xattr) bool {
 	for _, x := range wanted {
-		if !bytes.Equal(has[x.name], x.value) && (x.name != selinux.Attribute || im.checkLabels(n, wanted) == nil) {
+		if !bytes.Equal(has[x.name], x.value) && (x.name != hostfiles.LabelAttribute || im.checkLabels(n, wanted) == nil) {
 			return false
 		}
 		delete(has, x.name)

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/hostfiles"
 )
 
 // stagingPrefix is the prefix of our directories below the repository's tmp/. It must not be
@@ -66,7 +66,7 @@ func openStaging(tmp string) (*staging, error) {
 			return nil, err
 		}
 	}
-	if err := errors.Join(selinux.Inherit(path), s.makeShards()); err != nil {
+	if err := errors.Join(hostfiles.InheritLabel(path), s.makeShards()); err != nil {
 		return nil, errors.Join(err, s.dir.Close())
 	}
 	return s, nil
@@ -162,7 +162,7 @@ func (s *staging) makeShards() error {
 			continue
 		}
 		if err == nil {
-			err = selinux.Inherit(filepath.Join(s.dir.Name(), name))
+			err = hostfiles.InheritLabel(filepath.Join(s.dir.Name(), name))
 		}
 		if err != nil {
 			return fmt.Errorf("cannot make staging directory: %w", err)
@@ -204,21 +204,21 @@ func (s *staging) create(n ObjectName, mode uint32) (*stagedFile, error) {
 	return openStaged(s.fd(), n.path(), mode)
 }
 
-// inherit does what selinux.Inherit does, for the file of an object. The kernel treats all
+// inherit does what hostfiles.InheritLabel does, for the file of an object. The kernel treats all
 // files here alike, so the first file determines the label for all.
 func (s *staging) inherit(n ObjectName) error {
 	path := s.path(n)
 	s.labelling.Do(func() {
-		has, err := selinux.LabelOf(path)
+		has, err := hostfiles.LabelOf(path)
 		if err == nil && has == "" {
-			s.label, err = selinux.LabelOf(filepath.Dir(path))
+			s.label, err = hostfiles.LabelOf(filepath.Dir(path))
 		}
 		s.failed = err
 	})
 	if s.failed != nil || s.label == "" {
 		return s.failed
 	}
-	return selinux.SetLabel(path, s.label)
+	return hostfiles.SetLabel(path, s.label)
 }
 
 // createNew creates a file for an object without a name so far. After a crash, whole removes the file.

@@ -15,7 +15,6 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/projection"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/test/tools/need"
 )
 
@@ -387,7 +386,7 @@ func TestLabels(t *testing.T) {
 	}
 	label := func(name string) string {
 		t.Helper()
-		label, err := selinux.LabelOf(filepath.Join(s.root, name))
+		label, err := hostfiles.LabelOf(filepath.Join(s.root, name))
 		s.must(err)
 		return label
 	}

@@ -16,7 +16,6 @@ import (
 
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
 )
 
 // aside is the work of a rehearsal.
@@ -58,7 +57,7 @@ func perform(a asked, to io.Writer) error {
 	if err == nil {
 		err = confine()
 	}
-	if err == nil && selinux.Running("/").Loaded() {
+	if err == nil && hostfiles.RunningPolicyIn("/").Loaded() {
 		err = keepLabel()
 	}
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/hostfiles"
 )
 
 // Each calls f for a file, and for all files below it on the same file system, with the label
@@ -43,7 +43,7 @@ func (c *Contexts) Each(file, name string, f func(file, label string) error) err
 }
 
 // Apply sets the policy's labels on the files that Each visits.
-func (c *Contexts) Apply(file, name string) error { return c.Each(file, name, selinux.SetLabel) }
+func (c *Contexts) Apply(file, name string) error { return c.Each(file, name, hostfiles.SetLabel) }
 
 // Check returns an error if one of the files that Each visits has another label.
-func (c *Contexts) Check(file, name string) error { return c.Each(file, name, selinux.CheckLabel) }
+func (c *Contexts) Check(file, name string) error { return c.Each(file, name, hostfiles.CheckLabel) }

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/hostfiles"
 )
 
 // Labels looks up the labels that the running system's SELinux policy has for new files.
@@ -17,7 +17,7 @@ type Labels struct {
 
 // RunningLabels returns the Labels of the running system with the given root directory.
 func RunningLabels(root string) (Labels, error) {
-	if !selinux.Running(root).Loaded() {
+	if !hostfiles.RunningPolicyIn(root).Loaded() {
 		return Labels{}, nil
 	}
 	files := In(filepath.Join(root, "etc/selinux"))

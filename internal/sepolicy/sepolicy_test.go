@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/sepolicy"
 	"machine-pivot/test/tools/need"
 )
@@ -200,21 +200,21 @@ func TestApply(t *testing.T) {
 	}
 	check(t, os.Link(filepath.Join(root, "etc/linked"), filepath.Join(root, "other-name")))
 	check(t, os.Symlink("shadow", filepath.Join(root, "etc/link")))
-	check(t, selinux.SetLabel(filepath.Join(root, "mnt/a/b"), label("kept")))
+	check(t, hostfiles.SetLabel(filepath.Join(root, "mnt/a/b"), label("kept")))
 	check(t, c.Apply(filepath.Join(root, "etc"), "/etc"))
 	check(t, c.Apply(filepath.Join(root, "mnt"), "/mnt"))
 	for name, want := range map[string]string{
 		"etc": "etc", "etc/dir": "etc", "etc/dir/file": "etc", "etc/shadow": "shadow", "etc/link": "etc", "mnt/a/b": "kept", "mnt/a": "default",
 	} {
-		if got, err := selinux.LabelOf(filepath.Join(root, name)); got != label(want) {
+		if got, err := hostfiles.LabelOf(filepath.Join(root, name)); got != label(want) {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, label(want))
 		}
 	}
-	if got, err := selinux.LabelOf(filepath.Join(root, "etc/linked")); got != "" || err != nil {
+	if got, err := hostfiles.LabelOf(filepath.Join(root, "etc/linked")); got != "" || err != nil {
 		t.Errorf("a file with another name has the label %q, %v", got, err)
 	}
 	check(t, c.Check(filepath.Join(root, "etc"), "/etc"))
-	check(t, selinux.SetLabel(filepath.Join(root, "etc/link"), label("wrong")))
+	check(t, hostfiles.SetLabel(filepath.Join(root, "etc/link"), label("wrong")))
 	if err := c.Check(filepath.Join(root, "etc"), "/etc"); err == nil || !strings.Contains(err.Error(), "etc/link has the SELinux label") {
 		t.Errorf("with a wrong label: %v", err)
 	}

@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/internal/sepolicy"
 )
 
@@ -176,7 +176,7 @@ func (d *dir) guessLabels(at string, label func(path string, mode uint32) string
 
 // setLabel sets a directory's label, unless it is "". It reports whether the label changed.
 func setLabel(info *ostree.DirInfo, label string) (changed bool) {
-	if label == "" || string(info.Xattrs[selinux.Attribute]) == label+"\x00" {
+	if label == "" || string(info.Xattrs[hostfiles.LabelAttribute]) == label+"\x00" {
 		return false
 	}
 	if info.Xattrs == nil {

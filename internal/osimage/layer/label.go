@@ -14,9 +14,9 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/guard"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/internal/sepolicy"
 )
 
@@ -146,7 +146,7 @@ func (l *labeller) attributes(d *dir, at string) error {
 	if err != nil {
 		return err
 	}
-	if _, has := info.Xattrs[selinux.Attribute]; label == "" && has && l.layer {
+	if _, has := info.Xattrs[hostfiles.LabelAttribute]; label == "" && has && l.layer {
 		ostree.SetLabel(info.Xattrs, "")
 		l.changed = true
 	}

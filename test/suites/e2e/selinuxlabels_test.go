@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/test/worlds/bootlab"
 	"machine-pivot/test/worlds/vm"
 )
@@ -40,7 +40,7 @@ func expectSetfilesContent(t *testing.T, spec vm.GuestSpec) {
 		expectTypesIn(t, tree, spec.SELinux.Types())
 		// Set one wrong label, to show that setfiles finds it.
 		const wrong = "/usr/bin/derived-tool" // no other name has its content
-		if err := selinux.SetLabel(tree+wrong, "system_u:object_r:etc_t:s0"); err != nil {
+		if err := hostfiles.SetLabel(tree+wrong, "system_u:object_r:etc_t:s0"); err != nil {
 			t.Fatal(err)
 		}
 		want := "Would relabel " + wrong + " from system_u:object_r:etc_t:s0 to system_u:object_r:bin_t:s0"
@@ -66,7 +66,7 @@ func expectTypesIn(t *testing.T, tree string, types map[string]string) {
 		if strings.HasPrefix(name, "/etc/") {
 			continue // made by a first boot
 		}
-		if label, err := selinux.LabelOf(tree + name); err != nil || !strings.Contains(label, ":"+typ+":") {
+		if label, err := hostfiles.LabelOf(tree + name); err != nil || !strings.Contains(label, ":"+typ+":") {
 			t.Errorf("%s has the label %q, want the type %s (%v)", name, label, typ, err)
 		}
 	}

@@ -69,21 +69,20 @@ var importTable = map[string]rule{
 	// Formats and storage: each usable without the rest.
 	"inflate":   {never: slices.Concat(processes, commandLine, world)},
 	"guard":     {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"selinux":   {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"sepolicy":  {ours: []string{"guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"ostree":    {ours: []string{"fault", "hostfiles", "ostree", "inflate", "guard", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"sepolicy":  {ours: []string{"guard", "hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"ostree":    {ours: []string{"fault", "hostfiles", "ostree", "inflate", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"input":     {ours: []string{"fault", "problem"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"hostfiles": {ours: []string{"fault", "selinux"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"hostfiles": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	"projection": {ours: []string{"sepolicy", "hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
-	"osimage": {ours: []string{"sepolicy", "osimage", "selinux", "ostree", "fault", "guard", "kargs", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage": {ours: []string{"sepolicy", "osimage", "hostfiles", "ostree", "fault", "guard", "kargs", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// The parts of osimage: how an image is named, where it comes from, what its layers contain. They
 	// hardly import one another.
 	"osimage/imageref":   {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"osimage/source":     {ours: []string{"osimage/imageref", "osimage/imagefault", "fault", "guard", "hostfiles", "inflate", "input", "retry", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
-	"osimage/layer":      {ours: []string{"sepolicy", "osimage/imagefault", "ostree", "selinux", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
+	"osimage/layer":      {ours: []string{"sepolicy", "osimage/imagefault", "ostree", "hostfiles", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/bootc":      {ours: []string{"ostree", "osimage/imageref", "kargs", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/imagefault": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
@@ -92,7 +91,7 @@ var importTable = map[string]rule{
 
 	// The core decides; the engines, the host and the reporter serve it.
 	"pivot":     {ours: append([]string{"disruption", "ostree", "osimage/imageref", "machineconfig/enable", "projection", "verdict"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
-	"rpmostree": {ours: []string{"sepolicy", "ostree", "selinux", "kargs", "fault", "hostfiles", "pivot", "host", "printable", "retry"}, foreign: true, never: commandLine},
+	"rpmostree": {ours: []string{"sepolicy", "ostree", "kargs", "fault", "hostfiles", "pivot", "host", "printable", "retry"}, foreign: true, never: commandLine},
 
 	"live":      {ours: []string{"sepolicy", "disruption", "fault", "host", "hostfiles", "pivot", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"settings":  {ours: []string{"fault", "fleetlock", "hostfiles", "kargs", "verdict", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -109,10 +108,10 @@ var importTable = map[string]rule{
 
 	// The images of a host: how the core gets them, and what they contain.
 	"bootloader": {ours: []string{"fault", "hostfiles", "inflate", "ostree", "printable", "rehearse", "secureboot", "settings", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
-	"rehearse":   {ours: []string{"dracut", "hostfiles", "kargs", "ostree", "printable", "selinux", "systemd-units", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
+	"rehearse":   {ours: []string{"dracut", "hostfiles", "kargs", "ostree", "printable", "systemd-units", "verdict"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"identity":   {ours: []string{"fault", "machine", "pivot", "retry", "settings"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"secureboot": {never: slices.Concat(processes, commandLine, []string{"net"})},
-	"hostimages": {ours: []string{"guard", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "selinux", "settings"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"hostimages": {ours: []string{"guard", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "settings"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What the first boot and day 2 share, and these two: neither imports the other.
 	"machine":     {ours: []string{"api", "sepolicy", "bootloader", "disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "osimage/bootc", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "secureboot", "settings", "status", "systemd-units", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},

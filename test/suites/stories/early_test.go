@@ -12,11 +12,11 @@ import (
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/pinning"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
@@ -117,7 +117,7 @@ func TestEarlyLabels(t *testing.T) {
 	for name, want := range map[string]string{
 		machineconfig.CommittedPath: etc, pinning.KubeletPath: etc, pivot.StateDir: state, pivot.StateDir + "/journal.json": state,
 	} {
-		if label, err := selinux.LabelOf(h.Path(name)); label != want {
+		if label, err := hostfiles.LabelOf(h.Path(name)); label != want {
 			t.Errorf("%s has the label %q (%v), want %q", name, label, err, want)
 		}
 	}

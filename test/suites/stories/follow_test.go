@@ -8,8 +8,8 @@ import (
 
 	"machine-pivot/day2"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/ostree"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/hostdir"
 	"machine-pivot/test/worlds/oscontainer"
@@ -134,7 +134,7 @@ func TestFollow(t *testing.T) {
 	const label = "system_u:object_r:etc_t:s0"
 	booted, err := f.Sysroot().Booted()
 	must(t, err)
-	must(t, selinux.SetLabel(booted.Path+".origin", label))
+	must(t, hostfiles.SetLabel(booted.Path+".origin", label))
 	pinned := strings.TrimSuffix(f.tag, ":stable") + "@" + two
 	for _, name := range []string{pinned, f.tag} {
 		boots, reboots := len(f.Ostree.Calls), f.Reboots
@@ -142,7 +142,7 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%s: %d reboots, calls of ostree %q", name, f.Reboots-reboots, f.Ostree.Calls[boots:])
 		}
 		f.expectOrigin(name)
-		if has, err := selinux.LabelOf(booted.Path + ".origin"); err != nil || has != label {
+		if has, err := hostfiles.LabelOf(booted.Path + ".origin"); err != nil || has != label {
 			t.Errorf("%s: the origin has the label %q, %v", name, has, err)
 		}
 		f.expectRunning(two, map[bool]string{true: f.tag}[name == f.tag])

@@ -13,7 +13,6 @@ import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/machineconfig"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/configdaemon"
 	"machine-pivot/test/worlds/hostdir"
@@ -138,7 +137,7 @@ func TestHandBackLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{configdaemon.Original("/etc/default"): own, configdaemon.CurrentConfig: etc, configdaemon.CurrentImage: etc} {
-		if label, err := selinux.LabelOf(h.Path(path)); err != nil || label != want {
+		if label, err := hostfiles.LabelOf(h.Path(path)); err != nil || label != want {
 			t.Errorf("%s has the label %q, %v, want %q", path, label, err, want)
 		}
 	}

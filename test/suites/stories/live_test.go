@@ -20,7 +20,6 @@ import (
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/projection"
-	"machine-pivot/internal/selinux"
 	"machine-pivot/pivot"
 	"machine-pivot/test/tools/sample"
 	"machine-pivot/test/worlds/hostdir"
@@ -415,7 +414,7 @@ func TestLiveLabels(t *testing.T) {
 	labels := func(of map[string]string) {
 		t.Helper()
 		for name, want := range of {
-			if label, err := selinux.LabelOf(h.Path(name)); label != want {
+			if label, err := hostfiles.LabelOf(h.Path(name)); label != want {
 				t.Errorf("%s has the label %q (%v), want %q", name, label, err, want)
 			}
 		}

@@ -1,4 +1,4 @@
-package selinux
+package hostfiles
 
 import (
 	"errors"
@@ -11,44 +11,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel queries the running kernel's SELinux through selinuxfs (the kernel's
+// RunningPolicy queries the running kernel's SELinux through selinuxfs (the kernel's
 // Documentation/ABI; libselinux's security_check_context and security_compute_av).
-type Kernel struct {
+type RunningPolicy struct {
 	Dir  string // selinuxfs: /sys/fs/selinux
 	Self string // the file with the process's label: /proc/self/attr/current
 }
 
-// Running returns the Kernel of the system with the given root directory.
-func Running(root string) Kernel {
-	return Kernel{Dir: filepath.Join(root, "sys/fs/selinux"), Self: filepath.Join(root, "proc/self/attr/current")}
+// RunningPolicyIn returns the RunningPolicy of the system with the given root directory.
+func RunningPolicyIn(root string) RunningPolicy {
+	return RunningPolicy{Dir: filepath.Join(root, "sys/fs/selinux"), Self: filepath.Join(root, "proc/self/attr/current")}
 }
 
 // Loaded reports whether a policy is loaded.
-func (k Kernel) Loaded() bool {
+func (k RunningPolicy) Loaded() bool {
 	_, err := os.Stat(filepath.Join(k.Dir, "enforce"))
 	return err == nil
 }
 
-// ErrUnknown is returned for a label that cannot be stored because the running policy does not
+// ErrUnknownLabel is returned for a label that cannot be stored because the running policy does not
 // know it.
-var ErrUnknown = errors.New("the running SELinux policy does not know the label, and does not let this program store what it does not know")
+var ErrUnknownLabel = errors.New("the running SELinux policy does not know the label, and does not let this program store what it does not know")
 
-// Check returns ErrUnknown if this process cannot set a label because the policy does not know
+// Check returns ErrUnknownLabel if this process cannot set a label because the policy does not know
 // it. It queries the policy instead of trying, since a failed attempt would be logged as a
 // denial.
-func (k Kernel) Check(label string) error {
+func (k RunningPolicy) Check(label string) error {
 	if k.Knows(label) {
 		return nil
 	}
 	if may, err := k.StoresUnknown(); may || err != nil {
 		return nil
 	}
-	return ErrUnknown
+	return ErrUnknownLabel
 }
 
 // Knows reports whether the policy knows a label. It also returns true if no policy is loaded,
 // or if the policy does not allow the query; in that case storing the label may still fail.
-func (k Kernel) Knows(label string) bool {
+func (k RunningPolicy) Knows(label string) bool {
 	if !k.Loaded() {
 		return true
 	}
@@ -63,7 +63,7 @@ func (k Kernel) Knows(label string) bool {
 
 // StoresUnknown reports whether this process may store labels that the policy does not know,
 // because it has the permission mac_admin or the policy is not enforced.
-func (k Kernel) StoresUnknown() (bool, error) {
+func (k RunningPolicy) StoresUnknown() (bool, error) {
 	enforce, err := k.number("enforce")
 	if err != nil || enforce == 0 {
 		return err == nil, err
@@ -82,7 +82,7 @@ func (k Kernel) StoresUnknown() (bool, error) {
 
 // allowed returns the permissions, as a bit set, that this process has for a class on its own
 // label. In a permissive domain these are all.
-func (k Kernel) allowed(class uint64) (uint64, error) {
+func (k RunningPolicy) allowed(class uint64) (uint64, error) {
 	self, err := os.ReadFile(k.Self)
 	if err != nil {
 		return 0, fmt.Errorf("cannot ask SELinux: %w", err)
@@ -113,7 +113,7 @@ func (k Kernel) allowed(class uint64) (uint64, error) {
 }
 
 // number reads a file that contains a decimal number.
-func (k Kernel) number(name string) (uint64, error) {
+func (k RunningPolicy) number(name string) (uint64, error) {
 	text, err := os.ReadFile(filepath.Join(k.Dir, name))
 	if err != nil {
 		return 0, fmt.Errorf("cannot ask SELinux: %w", err)
@@ -125,6 +125,6 @@ func (k Kernel) number(name string) (uint64, error) {
 	return number, nil
 }
 
-// UnknownHint explains how to resolve ErrUnknown.
-const UnknownHint = "the new system's SELinux policy is newer than the running one: give the program /usr/bin/pivot a type that may store such labels, " +
+// UnknownLabelHint explains how to resolve ErrUnknownLabel.
+const UnknownLabelHint = "the new system's SELinux policy is newer than the running one: give the program /usr/bin/pivot a type that may store such labels, " +
 	"as install_exec_t (semodule -i /usr/share/selinux/packages/pivot.cil, then restorecon /usr/bin/pivot), or have the first boot done in the initramfs, which may (pivot.mode=initramfs)"

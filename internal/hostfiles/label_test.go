@@ -1,4 +1,4 @@
-package selinux_test
+package hostfiles_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/selinux"
+	"machine-pivot/internal/hostfiles"
 )
 
 // label returns a label of a type.
@@ -19,23 +19,23 @@ func TestInherit(t *testing.T) {
 	dir := t.TempDir()
 	plain, labelled := filepath.Join(dir, "plain"), filepath.Join(dir, "labelled")
 	check(t, os.WriteFile(plain, nil, 0o644))
-	check(t, selinux.Inherit(plain))
-	if got, err := selinux.LabelOf(plain); got != "" || err != nil {
+	check(t, hostfiles.InheritLabel(plain))
+	if got, err := hostfiles.LabelOf(plain); got != "" || err != nil {
 		t.Errorf("from a directory without a label: %q, %v", got, err)
 	}
 	check(t, os.WriteFile(labelled, nil, 0o644))
-	check(t, selinux.SetLabel(labelled, label("own")))
-	check(t, selinux.SetLabel(dir, label("directory")))
+	check(t, hostfiles.SetLabel(labelled, label("own")))
+	check(t, hostfiles.SetLabel(dir, label("directory")))
 	for name, want := range map[string]string{plain: "directory", labelled: "own"} {
-		check(t, selinux.Inherit(name))
-		if got, err := selinux.LabelOf(name); got != label(want) {
+		check(t, hostfiles.InheritLabel(name))
+		if got, err := hostfiles.LabelOf(name); got != label(want) {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, label(want))
 		}
 	}
 }
 
 // kernel returns a Kernel with regular files as its selinuxfs.
-func kernel(t *testing.T, files map[string]string) selinux.Kernel {
+func kernel(t *testing.T, files map[string]string) hostfiles.RunningPolicy {
 	t.Helper()
 	root := t.TempDir()
 	for name, content := range files {
@@ -43,12 +43,12 @@ func kernel(t *testing.T, files map[string]string) selinux.Kernel {
 		check(t, os.MkdirAll(filepath.Dir(name), 0o755))
 		check(t, os.WriteFile(name, []byte(content), 0o644))
 	}
-	return selinux.Running(root)
+	return hostfiles.RunningPolicyIn(root)
 }
 
-// TestKernel: a label cannot be stored only if the policy does not know it, is enforced, and
+// TestRunningPolicy: a label cannot be stored only if the policy does not know it, is enforced, and
 // does not grant the process mac_admin.
-func TestKernel(t *testing.T) {
+func TestRunningPolicy(t *testing.T) {
 	const self, fs = "u:r:t:s0", "sys/fs/selinux/"
 	question := fmt.Sprintf("%s %s 69", self, self)
 	answer := func(allowed, flags string) string {
@@ -77,7 +77,7 @@ func TestKernel(t *testing.T) {
 				// A kernel file that accepts only numbers and returns EINVAL for anything else.
 				check(t, os.Symlink("/proc/self/oom_score_adj", context))
 			}
-			if err := k.Check("u:object_r:x_t:s0"); (err == nil) != c.want || err != nil && !errors.Is(err, selinux.ErrUnknown) {
+			if err := k.Check("u:object_r:x_t:s0"); (err == nil) != c.want || err != nil && !errors.Is(err, hostfiles.ErrUnknownLabel) {
 				t.Errorf("error %v, want none: %v", err, c.want)
 			}
 		})

@@ -1,5 +1,4 @@
-// Package selinux has the SELinux labels of files, as extended attributes, and what the running kernel's policy knows of labels.
-package selinux
+package hostfiles
 
 import (
 	"errors"
@@ -11,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attribute is the extended attribute that holds a file's label.
-const Attribute = "security.selinux"
+// LabelAttribute is the extended attribute that holds a file's label.
+const LabelAttribute = "security.selinux"
 
 // LabelOf returns the label of a file, or "" if it has none. It does not follow a symbolic link.
 func LabelOf(file string) (string, error) {
 	buffer := make([]byte, 4096)
-	n, err := unix.Lgetxattr(file, Attribute, buffer)
+	n, err := unix.Lgetxattr(file, LabelAttribute, buffer)
 	switch {
 	case errors.Is(err, unix.ENODATA), errors.Is(err, unix.EOPNOTSUPP):
 		return "", nil
@@ -34,15 +33,15 @@ func SetLabel(file, label string) error {
 	if err != nil || have == label {
 		return err
 	}
-	if err := unix.Lsetxattr(file, Attribute, []byte(label+"\x00"), 0); err != nil {
+	if err := unix.Lsetxattr(file, LabelAttribute, []byte(label+"\x00"), 0); err != nil {
 		return fmt.Errorf("cannot give %s the SELinux label %s: %w", file, label, err)
 	}
 	return nil
 }
 
-// Label sets the label of an open file or directory.
-func Label(file *os.File, label string) error {
-	if err := unix.Fsetxattr(int(file.Fd()), Attribute, []byte(label+"\x00"), 0); err != nil {
+// LabelFile sets the label of an open file or directory.
+func LabelFile(file *os.File, label string) error {
+	if err := unix.Fsetxattr(int(file.Fd()), LabelAttribute, []byte(label+"\x00"), 0); err != nil {
 		return fmt.Errorf("cannot give %s the SELinux label %s: %w", file.Name(), label, err)
 	}
 	return nil
@@ -51,15 +50,15 @@ func Label(file *os.File, label string) error {
 // LabelLink sets the label of a symbolic link that was opened with O_PATH. Such a descriptor takes
 // no fsetxattr(2), and its name below /proc leads to the link itself.
 func LabelLink(link *os.File, label string) error {
-	if err := unix.Setxattr(fmt.Sprintf("/proc/self/fd/%d", link.Fd()), Attribute, []byte(label+"\x00"), 0); err != nil {
+	if err := unix.Setxattr(fmt.Sprintf("/proc/self/fd/%d", link.Fd()), LabelAttribute, []byte(label+"\x00"), 0); err != nil {
 		return fmt.Errorf("cannot give %s the SELinux label %s: %w", link.Name(), label, err)
 	}
 	return nil
 }
 
-// Inherit sets the label of a file without a label to that of its directory, if it has one.
+// InheritLabel sets the label of a file without a label to that of its directory, if it has one.
 // This is what most policies do for new files.
-func Inherit(file string) error {
+func InheritLabel(file string) error {
 	have, err := LabelOf(file)
 	if err != nil || have != "" {
 		return err
