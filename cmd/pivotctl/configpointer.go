@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	yaml "go.yaml.in/yaml/v3"
 
-	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
@@ -50,7 +50,7 @@ func pointerCommand() *cobra.Command {
 	flags.DurationVar(&f.valid, "valid", 24*time.Hour, "make the new token valid for `DURATION`")
 	flags.StringVar(&f.namespace, "namespace", "pivot-fleet-server", "`NAMESPACE` of the new token's Secret")
 	f.version = "3.1.0" // which all Ignitions of version 3 read that can send a token
-	cli.OneOf{Value: &f.version, Allowed: legacy.Versions()}.Add(cmd, "spec-version", "version of the Ignition specification")
+	cli.OneOf{Value: &f.version, Allowed: authored.IgnitionVersions()}.Add(cmd, "spec-version", "version of the Ignition specification")
 	return cmd
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/cli"
@@ -221,7 +220,7 @@ func ignitionCommand() *cobra.Command {
 	flags.add(cmd)
 	addRole(cmd, &role, "`ROLE` of the machines, such as worker")
 	version = ignition.Version
-	cli.OneOf{Value: &version, Allowed: legacy.Versions()}.Add(cmd, "spec-version", "version of the Ignition specification")
+	cli.OneOf{Value: &version, Allowed: authored.IgnitionVersions()}.Add(cmd, "spec-version", "version of the Ignition specification")
 	addEmbed(cmd, &program)
 	alone.add(cmd)
 	return cmd

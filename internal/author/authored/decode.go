@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 
-	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -144,9 +143,9 @@ func decodeSpec(n document.Node, rules Rules, mc *MachineConfig) {
 // parse reads a config. Only where its version cannot be read here, the whole text is read for it, and for what is wrong.
 func parse(raw []byte, version document.Node) (ignition.Config, problem.Report) {
 	if !version.IsText() || version.Is("") {
-		return legacy.Parse(raw)
+		return ParseIgnition(raw)
 	}
-	return legacy.ParseVersion(raw, version.Text())
+	return parseIgnition(raw, version.Text())
 }
 
 // decodeConfig reads the Ignition config.
@@ -212,7 +211,7 @@ func readReferred(n document.Node, r ignition.Resource, rules Rules, depth int) 
 		n.Fail("%v", err)
 		return whole, false
 	}
-	config, report := legacy.Parse(content)
+	config, report := ParseIgnition(content)
 	inner := document.Node{Report: &report}
 	if !report.Failed() {
 		version, _ := ignition.VersionOf(content) // Parse has found one

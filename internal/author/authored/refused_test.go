@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -48,7 +47,7 @@ func FuzzRefusedByMachines(f *testing.F) {
 				t.Errorf("the author is not told\n%s\nof\n%s", refused, given)
 			}
 		}
-		for _, version := range legacy.Versions() {
+		for _, version := range authored.IgnitionVersions() {
 			if refused := refusedByFirstBoot(merged, version); len(refused) > 0 {
 				t.Errorf("the author is not told\n%s\nby a first boot with Ignition %s of\n%s", refused, version, text)
 			}

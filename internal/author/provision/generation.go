@@ -3,7 +3,7 @@ package provision
 import (
 	"sync"
 
-	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/authored"
 )
 
 // generation is the content between two reloads. Each role's config is rendered at most once for
@@ -26,7 +26,7 @@ func newGeneration(content Content, stamp string) *generation {
 	g := &generation{content: content, stamp: stamp, answers: map[string]map[string]*answer{}}
 	for role := range content.Roles {
 		g.answers[role] = map[string]*answer{}
-		for _, version := range legacy.Versions() {
+		for _, version := range authored.IgnitionVersions() {
 			g.answers[role][version] = &answer{}
 		}
 	}

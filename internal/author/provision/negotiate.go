@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/authored"
 )
 
 // oldest is the version for clients that do not send theirs, as old versions of Ignition do not.
@@ -91,7 +91,7 @@ func (v version) serve() string {
 
 // newestUpTo returns the newest version 3.x with a minor number of at most minor.
 func newestUpTo(minor int) string {
-	for _, v := range legacy.Versions() {
+	for _, v := range authored.IgnitionVersions() {
 		if have, err := strconv.Atoi(strings.Split(v, ".")[1]); err == nil && strings.HasPrefix(v, "3.") && have <= minor {
 			return v
 		}

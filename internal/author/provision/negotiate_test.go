@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/authored"
 )
 
 // TestNegotiation: the results are those of the machine-config server's own code, except for
@@ -74,7 +74,7 @@ func FuzzAccept(f *testing.F) {
 		answer := httptest.NewRecorder()
 		s.Handler().ServeHTTP(answer, request)
 		body := answer.Body.String()
-		known := slices.ContainsFunc(legacy.Versions(), func(v string) bool { return strings.HasPrefix(body, `{"ignition":{"version":"`+v+`"`) })
+		known := slices.ContainsFunc(authored.IgnitionVersions(), func(v string) bool { return strings.HasPrefix(body, `{"ignition":{"version":"`+v+`"`) })
 		if answer.Code != http.StatusOK && answer.Code != http.StatusBadRequest || known != (answer.Code == http.StatusOK) {
 			t.Errorf("%q: %d %.100s", accept, answer.Code, body)
 		}

@@ -15,7 +15,7 @@ import (
 	"strconv"
 	"strings"
 
-	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
 )
@@ -30,7 +30,7 @@ type Pointer struct {
 	Token string // that the server asks for; none: ""
 }
 
-// Config returns the config, of one of legacy.Versions, that merges the one at the pointer's URL. Nothing is in it but what
+// Config returns the config, of one of authored.IgnitionVersions, that merges the one at the pointer's URL. Nothing is in it but what
 // was parsed and is written anew: user data can be read by many.
 func (p Pointer) Config(version string) ([]byte, error) {
 	at, err := p.parsed()
@@ -55,7 +55,7 @@ func (p Pointer) Config(version string) ([]byte, error) {
 		}
 		config.Ignition.Security.TLS.CertificateAuthorities = []ignition.Resource{ignition.Inline(authorities)}
 	}
-	raw, report := legacy.Down(config, version)
+	raw, report := authored.WriteIgnition(config, version)
 	return raw, report.Err("a pointer of version " + version)
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/coreos/ignition/v2/config"
 
-	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/author/provision"
 )
 
@@ -30,7 +30,7 @@ func TestPointer(t *testing.T) {
 		t.Errorf("%v %v: %s, want %s", err, readErr, got, want)
 	}
 	p.CA = authority(t)
-	for _, version := range legacy.Versions() {
+	for _, version := range authored.IgnitionVersions() {
 		raw, err := p.Config(version)
 		if version < "3.1.0" {
 			if err == nil || !strings.Contains(err.Error(), "from version 3.1.0 on") {

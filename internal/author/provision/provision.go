@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -22,7 +21,7 @@ const annotationsPath = "/etc/machine-config-daemon/node-annotations.json"
 // withKernelArguments is the first version that has kernel arguments.
 const withKernelArguments = "3.3.0"
 
-// Config returns the Ignition config, of one of legacy.Versions, for a node with the rendered
+// Config returns the Ignition config, of one of authored.IgnitionVersions, for a node with the rendered
 // MachineConfig m. Additional configs are merged over it. What the version does not support is an
 // error in the report; then there is no config.
 //
@@ -44,7 +43,7 @@ func render(m *authored.MachineConfig, version string, more []ignition.Config, f
 	text := encapsulate(machine, version, &report)
 	files = append(files, ignition.NewFile(machineconfig.EncapsulatedPath, 0o644, text)) // last: some readers search from the end
 	config.Storage.Files = append(config.Storage.Files, files...)
-	raw, problems := legacy.Down(config, version)
+	raw, problems := authored.WriteIgnition(config, version)
 	for _, p := range problems {
 		report.Add(p.Within("$.spec.config"+p.Path, "in an Ignition config of version "+version+": "))
 	}

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig"
@@ -61,7 +60,7 @@ const spec = `{"kernelArguments":["nosmt","a=\"b c\""],"extensions":["usbguard"]
 // empty config with only its version.
 func TestEncapsulatedInEveryVersion(t *testing.T) {
 	m := rendered(t, spec)
-	for _, version := range legacy.Versions() {
+	for _, version := range authored.IgnitionVersions() {
 		raw, report := provision.Config(m, version)
 		if len(report) > 0 {
 			t.Errorf("%s: %s", version, report)
@@ -88,7 +87,7 @@ func TestEncapsulatedInEveryVersion(t *testing.T) {
 		if a := w.Storage.Files[1]; a.Path != "/etc/machine-config-daemon/node-annotations.json" || !strings.Contains(a.Contents.Source, "currentConfig%22%3A%22"+m.Name) {
 			t.Errorf("%s: %+v", version, a)
 		}
-		if parsed, problems := legacy.Parse(raw); len(problems) > 0 || len(parsed.Systemd.Units) != 1 {
+		if parsed, problems := authored.ParseIgnition(raw); len(problems) > 0 || len(parsed.Systemd.Units) != 1 {
 			t.Errorf("%s: %v\n%s", version, problems, raw)
 		}
 	}
@@ -101,7 +100,7 @@ func TestRoundTrip(t *testing.T) {
 	if report != nil {
 		t.Fatal(report)
 	}
-	config, _ := legacy.Parse(raw)
+	config, _ := authored.ParseIgnition(raw)
 	text, err := ignition.Content(config.Storage.Files[1].Contents, ignition.NewRoom(1<<20, 1<<20))
 	if err != nil {
 		t.Fatal(err)
@@ -160,12 +159,12 @@ func TestEmbed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range legacy.Versions() {
+	for _, version := range authored.IgnitionVersions() {
 		raw, report := provision.Config(rendered(t, spec), version, embedded)
 		if len(report) > 0 {
 			t.Fatalf("%s: %s", version, report)
 		}
-		config, problems := legacy.Parse(raw)
+		config, problems := authored.ParseIgnition(raw)
 		if len(problems) > 0 {
 			t.Fatalf("%s: %v", version, problems)
 		}

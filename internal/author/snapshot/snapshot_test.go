@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/author/snapshot"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -103,7 +102,7 @@ func inlined(t *testing.T, taker *snapshot.Taker, members string) (string, probl
 	if remote := ignition.Remote(all[0].Spec.Config); len(remote) > 0 {
 		t.Errorf("it still fetches %+v", remote)
 	}
-	if _, problems := legacy.Parse(ignition.Marshal(*all[0].Spec.Config)); len(problems) > 0 {
+	if _, problems := authored.ParseIgnition(ignition.Marshal(*all[0].Spec.Config)); len(problems) > 0 {
 		t.Errorf("not valid any more: %v", problems)
 	}
 	return string(ignition.Marshal(*all[0].Spec.Config)), report, nil

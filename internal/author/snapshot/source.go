@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -129,7 +128,7 @@ func (s source) child(ctx context.Context, p ignition.Place) (ignition.Config, b
 	if len(s.chain) == 0 {
 		below.path += p.Path
 	}
-	config, problems := legacy.Parse(content)
+	config, problems := authored.ParseIgnition(content)
 	var report problem.Report
 	if below.isInline() && !problems.Failed() { // authored.Decode has judged it
 		return below.whole(ctx, config), true

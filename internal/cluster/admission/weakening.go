@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
@@ -51,7 +51,7 @@ func weaknesses(spec machineconfig.Spec, policy kargs.Policy) map[string]string 
 // addConfig adds the weaknesses of a config and of those that it refers to.
 func addConfig(found map[string]string, config ignition.Config, policy kargs.Policy) {
 	addFiles(found, config, policy)
-	inline, unseen := ignition.Referred(config, legacy.Parse)
+	inline, unseen := ignition.Referred(config, authored.ParseIgnition)
 	for _, r := range unseen {
 		found[fmt.Sprintf("the config %s with %x", ignition.Address(*r.Source), hashOf(r))] = "it is merged, and what is in it cannot be seen here"
 	}

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/cluster/api"
 	"machine-pivot/internal/machineconfig"
@@ -26,7 +25,7 @@ func TestSameConfig(t *testing.T) {
 	}
 	for _, m := range []*authored.MachineConfig{plain, whole} {
 		got := decodedObject(t, m)
-		for _, version := range legacy.Versions() {
+		for _, version := range authored.IgnitionVersions() {
 			want, _ := provision.Config(m, version)
 			if config, report := provision.Config(got, version); string(config) != string(want) || report.Failed() || len(config) == 0 {
 				t.Errorf("%s: %s\n%s\nwant\n%s", version, report, config, want)

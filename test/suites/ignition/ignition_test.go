@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/legacy"
 	"machine-pivot/internal/author/provision"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -72,7 +71,7 @@ func TestValidators(t *testing.T) {
 		'3': built(t, "github.com/coreos/ignition/v2/validate"),
 	}
 	m := rendered(t, "testdata")
-	for _, version := range legacy.Versions() {
+	for _, version := range authored.IgnitionVersions() {
 		file := filepath.Join(t.TempDir(), version+".ign")
 		if err := os.WriteFile(file, config(t, m, version), 0o644); err != nil {
 			t.Fatal(err)

@@ -48,7 +48,7 @@ var importTable = map[string]rule{
 	"pinning":       {ours: []string{"fault", "kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"pods":          {ours: []string{"sepolicy", "guard", "fault", "hostfiles", "pinning", "problem", "quantity", "machineconfig/document"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"machineconfig": {ours: append([]string{"guard", "disruption", "machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "osimage/imageref", "projection", "settings"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
-	"authored":      {ours: append([]string{"guard", "input", "legacy", "machineconfig/document", "machineconfig", "machineconfig/ignition", "osimage/imageref"}, values...), foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"authored":      {ours: append([]string{"guard", "input", "machineconfig/document", "machineconfig", "machineconfig/ignition", "osimage/imageref"}, values...), foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// Around MachineConfigs: first the packages that do not know MachineConfigs, then those that use
 	// them, each for its own purpose.
@@ -56,12 +56,10 @@ var importTable = map[string]rule{
 	"machineconfig/document": {ours: []string{"problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/ignition": {ours: []string{"guard", "problem", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 
-	"legacy": {ours: []string{"problem", "machineconfig/ignition", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-
 	"update":        {ours: append([]string{"disruption", "authored", "machineconfig/ignition", "machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
 	"installconfig": {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition", "machineconfig"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
-	"snapshot":      {ours: append([]string{"legacy", "authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
-	"provision":     {ours: append([]string{"bounded", "machineconfig", "legacy", "authored", "systemd-units", "machineconfig/ignition", "machineconfig/document"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
+	"snapshot":      {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
+	"provision":     {ours: append([]string{"bounded", "machineconfig", "authored", "systemd-units", "machineconfig/ignition", "machineconfig/document"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
 	"performance":   {ours: append([]string{"authored", "machineconfig", "machineconfig/document", "pinning"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
 	"dracut":        {never: slices.Concat(processes, commandLine, world)},
 	"systemd-units": {never: slices.Concat(processes, commandLine, world)},
@@ -134,7 +132,7 @@ var importTable = map[string]rule{
 	"cluster/render":           {ours: []string{"authored", "snapshot", "cluster/api", "cluster/containerruntime", "fault", "kargs", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cluster/follow":       {ours: []string{"authored", "cluster/api", "fault", "kargs", "machineconfig/ignition", "osimage", "osimage/imageref"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"cluster/admission":    {ours: []string{"authored", "bounded", "cluster/containerruntime", "legacy", "cluster/api", "cluster/connect", "cluster/rollout", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/admission":    {ours: []string{"authored", "bounded", "cluster/containerruntime", "cluster/api", "cluster/connect", "cluster/rollout", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/configserver": {ours: []string{"authored", "cluster/api", "cluster/connect", "fault", "kargs", "machineconfig/ignition", "machineconfig", "provision"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 
 	"cmd/pivot-fleet": {ours: []string{"bounded", "cli", "cluster", "fault", "input"}, foreign: true, never: processes},

@@ -1,4 +1,4 @@
-package legacy_test
+package authored_test
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 	v3 "github.com/coreos/ignition/v2/config/v3_5"
 	"github.com/coreos/ignition/v2/config/v3_5/types"
 
-	"machine-pivot/internal/author/legacy"
+	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/problem"
 	"machine-pivot/test/tools/sample"
@@ -25,7 +25,7 @@ func TestParseEveryVersion(t *testing.T) {
 		if version[0] == '2' {
 			member += `,"filesystem":"root"`
 		}
-		config, problems := legacy.Parse(fmt.Appendf(nil, `{"ignition":{"version":%q},"storage":{"files":[{%s,"contents":{"source":"data:,hi"}}]}}`, version, member))
+		config, problems := authored.ParseIgnition(fmt.Appendf(nil, `{"ignition":{"version":%q},"storage":{"files":[{%s,"contents":{"source":"data:,hi"}}]}}`, version, member))
 		if len(problems) > 0 {
 			t.Errorf("%s: %v", version, problems)
 			continue
@@ -63,7 +63,7 @@ func TestParseRefuses(t *testing.T) {
 		`{"ignition":{"version":"2.2.0"},"storage":{"files":[{"path":"/a","filesystem":"root"},{"path":"/a","filesystem":"root","append":true}]}}`: `.storage.files[1]: "/a" is there before, and appended to`,
 		`{"ignition":{"version":"2.2.0"},"nonsense":{}}`:                                                                                           "nonsense",
 	} {
-		_, problems := legacy.Parse([]byte(in))
+		_, problems := authored.ParseIgnition([]byte(in))
 		if !problems.Failed() || !strings.Contains(text(problems), want) {
 			t.Errorf("%s\n%s\nwant %s", in, text(problems), want)
 		}
@@ -73,7 +73,7 @@ func TestParseRefuses(t *testing.T) {
 func TestBounds(t *testing.T) {
 	for list, n := range map[string]int{"links": 5_001, "files": 50_001} {
 		raw := `{"ignition":{"version":"3.4.0"},"storage":{"` + list + `":[` + strings.Repeat("{},", n-1) + `{}]}}`
-		if _, problems := legacy.Parse([]byte(raw)); len(problems) != 1 || !strings.Contains(text(problems), fmt.Sprintf("it has %d ", n)) {
+		if _, problems := authored.ParseIgnition([]byte(raw)); len(problems) != 1 || !strings.Contains(text(problems), fmt.Sprintf("it has %d ", n)) {
 			t.Errorf("%s: %.500s", list, text(problems))
 		}
 	}
@@ -135,7 +135,7 @@ func TestVersion2Order(t *testing.T) {
 
 func parse(t *testing.T, in string) ignition.Config {
 	t.Helper()
-	config, problems := legacy.Parse([]byte(in))
+	config, problems := authored.ParseIgnition([]byte(in))
 	if problems.Failed() {
 		t.Fatalf("%s\n%s", in, text(problems))
 	}
@@ -258,7 +258,7 @@ func TestMergeIsIgnitions(t *testing.T) {
 
 // Merging a part first changes nothing as long as the entries at a path have the same kind. (A link
 // between two files hides the earlier file only if the link is merged before the later one.)
-func TestMergeIsAssociative(t *testing.T) {
+func TestIgnitionMergeIsAssociative(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range sample.Rounds(2000) {
 		kind := func(path string) int { return int(path[2] - '0') }
@@ -274,13 +274,13 @@ func TestMergeIsAssociative(t *testing.T) {
 func TestDown(t *testing.T) {
 	plain := parse(t, `{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/etc/motd","mode":420,"overwrite":true,"contents":{"source":"data:,hi"}}]},
 "systemd":{"units":[{"name":"a.service","enabled":true,"contents":"[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}]}}`)
-	for _, version := range legacy.Versions() {
-		raw, problems := legacy.Down(plain, version)
+	for _, version := range authored.IgnitionVersions() {
+		raw, problems := authored.WriteIgnition(plain, version)
 		if len(problems) > 0 {
 			t.Errorf("%s: %s", version, text(problems))
 			continue
 		}
-		back, problems := legacy.Parse(raw)
+		back, problems := authored.ParseIgnition(raw)
 		if len(problems) > 0 || !strings.Contains(string(raw), `"version":"`+version+`"`) || string(ignition.Marshal(back)) != string(ignition.Marshal(plain)) {
 			t.Errorf("%s: %s\n%s", version, text(problems), raw)
 		}
@@ -299,10 +299,10 @@ func TestDownRefusesWhatIsLost(t *testing.T) {
 			config = `{` + c.config + `}`
 		}
 		parsed := parse(t, config)
-		if _, problems := legacy.Down(parsed, c.since); len(problems) > 0 {
+		if _, problems := authored.WriteIgnition(parsed, c.since); len(problems) > 0 {
 			t.Errorf("%s as %s: %s", config, c.since, text(problems))
 		}
-		if raw, problems := legacy.Down(parsed, c.before); raw != nil || !strings.Contains(text(problems), c.want) {
+		if raw, problems := authored.WriteIgnition(parsed, c.before); raw != nil || !strings.Contains(text(problems), c.want) {
 			t.Errorf("%s as %s: %s, want %s", config, c.before, text(problems), c.want)
 		}
 	}
@@ -320,7 +320,7 @@ func TestLargeVersion2(t *testing.T) {
 		}
 		raw := `{"ignition":{"version":"2.2.0"},"storage":{"files":[` + b.String() + `{"filesystem":"root","path":"` + last + `"}]}}`
 		start := time.Now()
-		config, problems := legacy.Parse([]byte(raw))
+		config, problems := authored.ParseIgnition([]byte(raw))
 		if last[0] == '/' && (problems.Failed() || len(config.Storage.Files) != 20_001) || last[0] != '/' && !strings.Contains(text(problems), "path not absolute") {
 			t.Errorf("%d files, %s", len(config.Storage.Files), text(problems))
 		}

@@ -1,4 +1,4 @@
-package legacy
+package authored
 
 import (
 	"github.com/coreos/ign-converter/translate/v32tov22"
@@ -8,12 +8,12 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// Versions returns the config versions that Down can write, newest first.
-func Versions() []string { return append(ignition.Versions(), newest2) }
+// IgnitionVersions returns the config versions that WriteIgnition can write, newest first.
+func IgnitionVersions() []string { return append(ignition.Versions(), newest2) }
 
-// Down writes a config in one of Versions. It refuses everything that this version does not
+// WriteIgnition writes a config in one of IgnitionVersions. It refuses everything that this version does not
 // support, with the paths.
-func Down(config Config, version string) ([]byte, problem.Report) {
+func WriteIgnition(config ignition.Config, version string) ([]byte, problem.Report) {
 	if version != newest2 {
 		return ignition.Down(config, version)
 	}

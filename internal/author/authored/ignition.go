@@ -1,7 +1,4 @@
-// Package legacy extends package ignition by version 2 of the Ignition specification, which old
-// machines and old MachineConfigs use. It is a separate package because pivot on a machine does not
-// need it.
-package legacy
+package authored
 
 import (
 	"bytes"
@@ -27,48 +24,45 @@ import (
 	"machine-pivot/internal/problem"
 )
 
-// Parse reads a config of version 2.0 to 2.2, or of a version that ignition.Parse reads. The report
+// ParseIgnition reads a config of version 2.0 to 2.2, or of a version that ignition.Parse reads. The report
 // has all errors.
-func Parse(raw []byte) (Config, problem.Report) {
+func ParseIgnition(raw []byte) (ignition.Config, problem.Report) {
 	version, wrong := ignition.VersionOf(raw)
 	if wrong.Failed() {
 		return ignition.Parse(raw) // which reports all problems
 	}
-	return ParseVersion(raw, version)
+	return parseIgnition(raw, version)
 }
 
-// ParseVersion is Parse for a config of a known version.
-func ParseVersion(raw []byte, version string) (Config, problem.Report) {
+// parseIgnition is ParseIgnition for a config of a known version.
+func parseIgnition(raw []byte, version string) (ignition.Config, problem.Report) {
 	if !strings.HasPrefix(version, "2.") {
 		return ignition.ParseVersion(raw, version)
 	}
 	if wrong := ignition.CheckSize(raw); wrong.Failed() {
-		return Config{}, wrong
+		return ignition.Config{}, wrong
 	}
 	return parse2(raw, version)
 }
 
-// Config is a config of version 3, as in package ignition.
-type Config = ignition.Config
-
 // parse2 reads a config of version 2 and translates it to version 3.
-func parse2(raw []byte, version string) (Config, problem.Report) {
+func parse2(raw []byte, version string) (ignition.Config, problem.Report) {
 	if !slices.Contains([]string{"2.0.0", "2.1.0", "2.2.0"}, version) {
-		return Config{}, problem.Report{problem.Errorf(".ignition.version", "of version 2 only 2.0.0 to 2.2.0 are supported")}
+		return ignition.Config{}, problem.Report{problem.Errorf(".ignition.version", "of version 2 only 2.0.0 to 2.2.0 are supported")}
 	}
 	parsed, problems := read2(raw, version)
 	if problems.Failed() {
-		return Config{}, problems
+		return ignition.Config{}, problems
 	}
 	if problems = append(problems, unsupported(parsed)...); problems.Failed() {
-		return Config{}, problems
+		return ignition.Config{}, problems
 	}
 	collapse(&parsed)
 	// The file system "root" is the booted one.
 	v30, err := v23tov30.Translate(v23.Translate(parsed), map[string]string{"root": "/"})
 	if err != nil {
 		problems.Fail("", "it cannot be translated to version 3: %v", err)
-		return Config{}, problems
+		return ignition.Config{}, problems
 	}
 	config := to35.Translate(to34.Translate(to33.Translate(to32.Translate(to31.Translate(v30)))))
 	return config, append(problems, validate3(config)...)
@@ -128,7 +122,7 @@ func readUnplaced2(raw []byte) (old.Config, problem.Report, bool) {
 const newest2 = "2.2.0"
 
 // validate3 validates a translated config like a parsed one.
-func validate3(config Config) problem.Report {
+func validate3(config ignition.Config) problem.Report {
 	_, problems := ignition.Parse(ignition.Marshal(config))
 	return problems
 }
