@@ -12,7 +12,6 @@ import (
 
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/performance"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/cluster/containerruntime"
 	"machine-pivot/internal/fault"
@@ -77,15 +76,15 @@ type together struct {
 
 // cpuSets are those of the machines of a role.
 type cpuSets struct {
-	Profile   *performance.Profile `json:"profile,omitempty"`
-	Workloads pinning.Workloads    `json:"workloads"`
-	Pools     *pinning.Pools       `json:"pools,omitempty"`
+	Profile   *profile          `json:"profile,omitempty"`
+	Workloads pinning.Workloads `json:"workloads"`
+	Pools     *pinning.Pools    `json:"pools,omitempty"`
 	result    pinning.Result
 }
 
 // beside are the objects beside MachineConfigs.
 type beside struct {
-	profiles map[string]performance.Profile // by role
+	profiles map[string]profile // by role
 	kubelets []kubelet
 	pools    map[string]map[string]string // labels by name, which is the role
 }
@@ -100,8 +99,8 @@ type kubelet struct {
 // take takes the objects that are judged beside MachineConfigs.
 func (o *beside) take(n document.Node) bool {
 	switch kind := n.Get("kind"); {
-	case kind.Is(performance.Kind):
-		p := performance.Decode(n)
+	case kind.Is(kindProfile):
+		p := decodeProfile(n)
 		if other, twice := o.profiles[p.Role]; twice {
 			n.Fail("the machines of the role %s have another profile already: %s", p.Role, problem.Quoted(other.Name))
 		}
@@ -121,14 +120,14 @@ func nameOf(n document.Node) string { return n.Get("metadata").Get("name").Text(
 // checkTogether checks the objects in files and directories.
 func checkTogether(ctx context.Context, paths []string, stdin io.Reader, rules authored.Rules) (together, error) {
 	result := together{Roles: map[string]cpuSets{}}
-	all := beside{profiles: map[string]performance.Profile{}, pools: map[string]map[string]string{}}
+	all := beside{profiles: map[string]profile{}, pools: map[string]map[string]string{}}
 	rules.Other = all.take
 	configs, report, err := authored.Read(ctx, paths, stdin, rules)
 	for _, role := range slices.Sorted(maps.Keys(all.profiles)) {
 		if role == "" {
 			continue // Decode has reported it
 		}
-		implied, problems := authored.DecodeMade(all.profiles[role].MachineConfig(), rules)
+		implied, problems := authored.DecodeMade(all.profiles[role].machineConfig(), rules)
 		configs = append(configs, implied...)
 		report.Add(problems.In("PerformanceProfile " + all.profiles[role].Name)...)
 	}
@@ -174,7 +173,7 @@ func (o *beside) ofRole(role string, configs []*authored.MachineConfig, machine 
 	var kubelets [][]byte
 	if p, has := o.profiles[role]; has {
 		sets.Profile = &p
-		kubelets = append(kubelets, p.Kubelet())
+		kubelets = append(kubelets, p.kubelet())
 	}
 	for _, k := range o.kubelets {
 		if o.gets(role, k) {

@@ -10,7 +10,6 @@ import (
 
 	"machine-pivot/internal/api"
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/installconfig"
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/input"
@@ -128,7 +127,7 @@ func fromInstallConfigCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, report := installconfig.Decode(args[0], data, r)
+			all, report := authored.FromInstallConfig(args[0], data, r)
 			if err := shown(cmd.ErrOrStderr(), report); err != nil {
 				return err
 			}

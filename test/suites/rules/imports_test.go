@@ -22,9 +22,6 @@ var (
 	commandLine = []string{"flag", "github.com/spf13"}
 	world       = []string{"os", "net", "io/ioutil", "syscall", "golang.org/x/sys"}
 
-	// aroundConfig must not import one another; cmd/pivotctl combines them.
-	aroundConfig = []string{module + "/internal/author/installconfig", module + "/internal/author/snapshot"}
-
 	// oldIgnition is only needed to write MachineConfigs.
 	oldIgnition = []string{"github.com/coreos/ignition/config", "github.com/coreos/ign-converter"}
 
@@ -56,11 +53,9 @@ var importTable = map[string]rule{
 	"machineconfig/document": {ours: []string{"problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"machineconfig/ignition": {ours: []string{"guard", "problem", "machineconfig/document"}, foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 
-	"update":        {ours: append([]string{"disruption", "authored", "machineconfig/ignition", "machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, aroundConfig, world)},
-	"installconfig": {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition", "machineconfig"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, world)},
-	"snapshot":      {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
-	"provision":     {ours: append([]string{"bounded", "machineconfig", "authored", "systemd-units", "machineconfig/ignition", "machineconfig/document"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"os"})},
-	"performance":   {ours: append([]string{"authored", "machineconfig", "machineconfig/document", "pinning"}, values...), never: slices.Concat(processes, commandLine, aroundConfig, []string{"net"})},
+	"update":        {ours: append([]string{"disruption", "authored", "machineconfig/ignition", "machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"snapshot":      {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, []string{"os"})},
+	"provision":     {ours: append([]string{"bounded", "machineconfig", "authored", "systemd-units", "machineconfig/ignition", "machineconfig/document"}, values...), never: slices.Concat(processes, commandLine, []string{"os"})},
 	"dracut":        {never: slices.Concat(processes, commandLine, world)},
 	"systemd-units": {never: slices.Concat(processes, commandLine, world)},
 

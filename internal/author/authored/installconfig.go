@@ -1,11 +1,4 @@
-// Package installconfig converts the machine pools of an install-config to MachineConfigs: kernel
-// arguments, hyperthreading, FIPS mode, and the CPUs of workloads.
-//
-// Hyperthreading and FIPS mode are those of the OpenShift installer, and result in the same
-// MachineConfigs. kernelArguments and workload.partitions were proposed for the pools of an
-// install-config, but the installer does not have them. Everything else in an install-config is
-// ignored.
-package installconfig
+package authored
 
 import (
 	"cmp"
@@ -14,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/internal/author/authored"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/machineconfig/ignition"
@@ -23,10 +15,14 @@ import (
 	"machine-pivot/kargs"
 )
 
-// Decode returns the MachineConfigs of an install-config, in the order of its pools; none if the
-// report has an error.
-func Decode(file string, data []byte, rules authored.Rules) ([]*authored.MachineConfig, problem.Report) {
-	var pools []pool
+// FromInstallConfig converts the machine pools of an install-config to MachineConfigs, in the order of the pools: kernel
+// arguments, hyperthreading, FIPS mode, and the CPUs of workloads. There are none if the report has an error.
+//
+// Hyperthreading and FIPS mode are those of the OpenShift installer, and result in the same MachineConfigs.
+// kernelArguments and workload.partitions were proposed for the pools of an install-config, but the installer does not have
+// them. Everything else in an install-config is ignored.
+func FromInstallConfig(file string, data []byte, rules Rules) ([]*MachineConfig, problem.Report) {
+	var pools []installPool
 	documents := 0
 	report := document.Read(file, data, func(root document.Node) {
 		if documents++; documents > 1 {
@@ -47,15 +43,15 @@ func Decode(file string, data []byte, rules authored.Rules) ([]*authored.Machine
 	if report.Failed() {
 		return nil, report
 	}
-	var all []*authored.MachineConfig
+	var all []*MachineConfig
 	for _, p := range pools {
 		all = append(all, p.machineConfigs()...)
 	}
 	return all, report
 }
 
-// pool is the settings for the machines of a role.
-type pool struct {
+// installPool is the settings for the machines of a role.
+type installPool struct {
 	at        document.Node
 	role      string
 	arguments []string
@@ -64,7 +60,7 @@ type pool struct {
 	workloads pinning.Workloads
 }
 
-func readPools(root document.Node, rules authored.Rules) []pool {
+func readPools(root document.Node, rules Rules) []installPool {
 	if !root.Object() {
 		return nil
 	}
@@ -73,7 +69,7 @@ func readPools(root document.Node, rules authored.Rules) []pool {
 		return nil
 	}
 	checkSpelling(root)
-	var pools []pool
+	var pools []installPool
 	add := func(n document.Node, role string) {
 		if p, ok := readPool(n, role, rules.KernelArguments); ok {
 			pools = append(pools, p)
@@ -112,7 +108,7 @@ func stem(name string) string {
 
 // checkPartitioningMode judges the installer's own setting. AllNodes only allows that workloads have CPUs of their own;
 // the installer has no setting for which.
-func checkPartitioningMode(n document.Node, pools []pool) {
+func checkPartitioningMode(n document.Node, pools []installPool) {
 	switch mode := n.Text(); mode {
 	case "", "None":
 	case "AllNodes":
@@ -128,8 +124,8 @@ func checkPartitioningMode(n document.Node, pools []pool) {
 
 // readCompute reads the compute pools, worker and edge. The machines of both have the role worker,
 // so it returns at most one pool.
-func readCompute(n document.Node, policy kargs.Policy) []pool {
-	var pools []pool
+func readCompute(n document.Node, policy kargs.Policy) []installPool {
+	var pools []installPool
 	names := map[string]bool{}
 	for _, item := range n.Items() {
 		name := cmp.Or(item.Get("name").Text(), "worker")
@@ -153,21 +149,21 @@ func readCompute(n document.Node, policy kargs.Policy) []pool {
 }
 
 // sameAs reports whether both pools have the same settings.
-func (p pool) sameAs(other pool) bool {
+func (p installPool) sameAs(other installPool) bool {
 	return p.noThreads == other.noThreads && slices.Equal(p.arguments, other.arguments) &&
 		maps.EqualFunc(p.workloads, other.workloads, pinning.CPUSet.Equal)
 }
 
 // readPool reads one pool, which may be absent.
-func readPool(n document.Node, role string, policy kargs.Policy) (pool, bool) {
+func readPool(n document.Node, role string, policy kargs.Policy) (installPool, bool) {
 	if !n.Object() {
-		return pool{}, false
+		return installPool{}, false
 	}
 	n.Known("a pool of an install-config", "name", "replicas", "platform", "hyperthreading", "architecture", "fencing", "diskSetup", "kernelArguments", "workload")
 	if disks := n.Get("diskSetup"); !disks.IsEmpty() {
 		disks.Warn("no MachineConfig is made from it here: the installer makes its own")
 	}
-	p := pool{at: n, role: role, arguments: machineconfig.Arguments(n.Get("kernelArguments"), policy)}
+	p := installPool{at: n, role: role, arguments: machineconfig.Arguments(n.Get("kernelArguments"), policy)}
 	p.noThreads = readHyperthreading(n.Get("hyperthreading"), kargs.Split(strings.Join(p.arguments, " ")))
 	p.workloads = readPartitions(n.Get("workload"))
 	return p, true
@@ -214,12 +210,12 @@ func readPartitions(n document.Node) pinning.Workloads {
 }
 
 // machineConfigs returns the MachineConfigs of the pool, one for each setting.
-func (p pool) machineConfigs() []*authored.MachineConfig {
-	var all []*authored.MachineConfig
+func (p installPool) machineConfigs() []*MachineConfig {
+	var all []*MachineConfig
 	add := func(what string, spec machineconfig.Spec) {
-		all = append(all, &authored.MachineConfig{
+		all = append(all, &MachineConfig{
 			Name:   fmt.Sprintf("99-%s-%s", p.role, what),
-			Labels: map[string]string{authored.RoleLabel: p.role},
+			Labels: map[string]string{RoleLabel: p.role},
 			Spec:   spec,
 		})
 	}
@@ -245,17 +241,17 @@ func (p pool) machineConfigs() []*authored.MachineConfig {
 }
 
 // together checks the MachineConfigs of the pool in combination.
-func (p pool) together(rules authored.Rules) {
+func (p installPool) together(rules Rules) {
 	all := p.machineConfigs()
 	if len(all) == 0 {
 		return
 	}
-	merged, err := authored.Merge(all, authored.Images{})
+	merged, err := Merge(all, Images{})
 	if err != nil {
 		p.at.Fail("%v", err)
 		return
 	}
-	for _, found := range authored.Check(merged, rules) {
+	for _, found := range Check(merged, rules) {
 		p.at.Report.Add(found.Within(p.at.Path, "its MachineConfigs together: "+found.Path+": "))
 	}
 }

@@ -1,4 +1,4 @@
-package installconfig_test
+package authored_test
 
 import (
 	"os"
@@ -7,20 +7,15 @@ import (
 	"testing"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/author/installconfig"
 	"machine-pivot/internal/machineconfig/ignition"
 	"machine-pivot/internal/pinning"
 	"machine-pivot/kargs"
 )
 
-func rules() authored.Rules {
-	return authored.Rules{KernelArguments: kargs.DefaultPolicy()}
-}
-
-// Each file of testdata has the expected MachineConfigs or report in a golden file. UPDATE_GOLDEN=1
+// TestInstallConfigs: each file of testdata/installconfig has the expected MachineConfigs or report in a golden file. UPDATE_GOLDEN=1
 // rewrites the golden files.
-func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.yaml")
+func TestInstallConfigs(t *testing.T) {
+	files, err := filepath.Glob("testdata/installconfig/*.yaml")
 	if err != nil || len(files) < 5 {
 		t.Fatal(files, err)
 	}
@@ -29,7 +24,7 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, report := installconfig.Decode(filepath.Base(file), data, rules())
+		all, report := authored.FromInstallConfig(filepath.Base(file), data, rules())
 		var b strings.Builder
 		if len(report) > 0 {
 			b.WriteString(report.String() + "\n")
@@ -55,7 +50,7 @@ func TestGolden(t *testing.T) {
 
 // The pinning package accepts the generated pinning files.
 func TestPartitionsRoundTrip(t *testing.T) {
-	all, report := installconfig.Decode("a", []byte("compute: [{name: worker, workload: {partitions: [{name: management, cpuIDs: '0-1,52-53'}]}}]"), rules())
+	all, report := authored.FromInstallConfig("a", []byte("compute: [{name: worker, workload: {partitions: [{name: management, cpuIDs: '0-1,52-53'}]}}]"), rules())
 	if len(all) != 1 || len(report) > 0 {
 		t.Fatal(all, report)
 	}
@@ -72,25 +67,25 @@ func TestPartitionsRoundTrip(t *testing.T) {
 		t.Error(contents, problems)
 	}
 	few, _ := pinning.ParseCPUSet("0-3")
-	if _, report := installconfig.Decode("a", []byte("compute: [{workload: {partitions: [{name: management, cpuIDs: 0-7}]}}]"),
+	if _, report := authored.FromInstallConfig("a", []byte("compute: [{workload: {partitions: [{name: management, cpuIDs: 0-7}]}}]"),
 		authored.Rules{KernelArguments: kargs.DefaultPolicy(), CPUs: pinning.CPUsOnly(few)}); !strings.Contains(report.String(), "the machine has no CPU 4-7, only 0-3") {
 		t.Error(report)
 	}
 }
 
-func FuzzDecode(f *testing.F) {
-	files, _ := filepath.Glob("testdata/*.yaml")
+func FuzzInstallConfig(f *testing.F) {
+	files, _ := filepath.Glob("testdata/installconfig/*.yaml")
 	for _, file := range files {
 		if data, err := os.ReadFile(file); err == nil {
 			f.Add(data)
 		}
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		all, report := installconfig.Decode("f.yaml", in, rules())
+		all, report := authored.FromInstallConfig("f.yaml", in, rules())
 		if report.Failed() && len(all) > 0 {
 			t.Error("MachineConfigs of what was refused")
 		}
-		// Whatever Decode returns can be decoded as MachineConfigs.
+		// Whatever FromInstallConfig returns can be decoded as MachineConfigs.
 		for _, mc := range all {
 			text, err := mc.YAML()
 			if err != nil {

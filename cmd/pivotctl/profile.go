@@ -1,6 +1,4 @@
-// Package performance reads the PerformanceProfiles of the node tuning operator: which kernel, kernel arguments and kubelet
-// configuration a machine gets from one.
-package performance
+package main
 
 import (
 	"encoding/json"
@@ -15,11 +13,11 @@ import (
 	"machine-pivot/internal/pinning"
 )
 
-// Kind is the kind of a PerformanceProfile.
-const Kind = "PerformanceProfile"
+const kindProfile = "PerformanceProfile"
 
-// Profile is a PerformanceProfile, as far as it is judged.
-type Profile struct {
+// profile is a PerformanceProfile of the node tuning operator, as far as it is judged: which kernel, kernel arguments and
+// kubelet configuration a machine gets from it.
+type profile struct {
 	Name      string                    `json:"name"`
 	Role      string                    `json:"-"` // of the machines; "" if the profile names none
 	Sets      map[string]pinning.CPUSet `json:"sets"`
@@ -30,21 +28,21 @@ type Profile struct {
 
 // Sets of a profile that tell CPUs from each other; no CPU may be in two of them.
 const (
-	Reserved = "reserved" // for the system
-	Isolated = "isolated" // for pods
+	setReserved = "reserved" // for the system
+	setIsolated = "isolated" // for pods
 )
 
-func sets() []string { return []string{Reserved, Isolated, "offlined", "shared"} }
+func profileSets() []string { return []string{setReserved, setIsolated, "offlined", "shared"} }
 
 // nodeRole is the prefix of the labels of nodes with a role.
 const nodeRole = "node-role.kubernetes.io/"
 
-// Decode reads a profile and reports problems at their places. What changes the machine in a way that is not judged here
-// is a warning.
+// decodeProfile reads a profile and reports problems at their places. What changes the machine in a way that is not judged
+// here is a warning.
 // Sources: the node tuning operator, pkg/apis/performanceprofile/v2, and its tuned profile openshift-node-performance.
-func Decode(n document.Node) Profile {
+func decodeProfile(n document.Node) profile {
 	spec := n.Get("spec")
-	p := Profile{Name: n.Get("metadata").Get("name").Text(), Sets: map[string]pinning.CPUSet{}}
+	p := profile{Name: n.Get("metadata").Get("name").Text(), Sets: map[string]pinning.CPUSet{}}
 	p.Role = spec.Get("machineConfigLabel").Texts()[authored.RoleLabel]
 	for _, label := range slices.Sorted(maps.Keys(spec.Get("nodeSelector").Texts())) { // a custom role comes after worker
 		if role, is := strings.CutPrefix(label, nodeRole); is && spec.Get("machineConfigLabel").IsNull() {
@@ -67,15 +65,15 @@ func Decode(n document.Node) Profile {
 	return p
 }
 
-func (p *Profile) cpus(cpu document.Node) {
+func (p *profile) cpus(cpu document.Node) {
 	taken := pinning.CPUSet{}
-	for _, name := range sets() {
+	for _, name := range profileSets() {
 		n := cpu.Get(name)
 		set, err := pinning.ParseCPUSet(n.Text())
 		switch {
 		case err != nil:
 			n.Fail("%v", err)
-		case set.IsEmpty() && (name == Reserved || name == Isolated):
+		case set.IsEmpty() && (name == setReserved || name == setIsolated):
 			n.Fail("it is empty: the operator refuses a profile without it")
 		}
 		if twice := set.Intersection(taken); !twice.IsEmpty() {
@@ -86,8 +84,8 @@ func (p *Profile) cpus(cpu document.Node) {
 }
 
 // arguments sets the kernel arguments, in the order of the operator.
-func (p *Profile) arguments(spec document.Node) {
-	isolated, reserved := p.Sets[Isolated], p.Sets[Reserved]
+func (p *profile) arguments(spec document.Node) {
+	isolated, reserved := p.Sets[setIsolated], p.Sets[setReserved]
 	if !isolated.IsEmpty() && !reserved.IsEmpty() {
 		flags := "managed_irq,"
 		if balance := spec.Get("cpu").Get("balanceIsolated"); !balance.IsNull() && !balance.Boolean() {
@@ -120,8 +118,8 @@ func listed(set pinning.CPUSet) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(set.List()), " ", ","), "[]")
 }
 
-// MachineConfig returns what the machine's kernel gets, as a MachineConfig that is judged with the others of the role.
-func (p Profile) MachineConfig() map[string]any {
+// machineConfig returns what the machine's kernel gets, as a MachineConfig that is judged with the others of the role.
+func (p profile) machineConfig() map[string]any {
 	spec := map[string]any{"kernelArguments": p.Arguments}
 	if p.RealTime {
 		spec["kernelType"] = "realtime"
@@ -132,9 +130,9 @@ func (p Profile) MachineConfig() map[string]any {
 	}
 }
 
-// Kubelet returns what kubelet gets, as a KubeletConfig.
-func (p Profile) Kubelet() []byte {
-	config := map[string]any{"cpuManagerPolicy": "static", "reservedSystemCPUs": p.Sets[Reserved].String()}
+// kubelet returns what kubelet gets, as a KubeletConfig.
+func (p profile) kubelet() []byte {
+	config := map[string]any{"cpuManagerPolicy": "static", "reservedSystemCPUs": p.Sets[setReserved].String()}
 	if p.Topology != "" {
 		config["topologyManagerPolicy"] = p.Topology
 	}
