@@ -17,7 +17,6 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
@@ -279,10 +278,10 @@ func imageImportCommand() *cobra.Command {
 				note(text)
 			}
 			if len(result.BoundImages) > 0 {
-				note(fmt.Sprintf("the image binds application images (/%s): %s", bootc.BoundDir, strings.Join(result.BoundImages, ", ")))
+				note(fmt.Sprintf("the image binds application images (/%s): %s", osimage.BoundDir, strings.Join(result.BoundImages, ", ")))
 			}
 			if len(result.KernelArguments) > 0 {
-				note(fmt.Sprintf("the image contains kernel arguments (/%s): %s", bootc.KargsDir, result.KernelArguments))
+				note(fmt.Sprintf("the image contains kernel arguments (/%s): %s", osimage.KargsDir, result.KernelArguments))
 			}
 			return flags.Write(cmd.OutOrStdout(), result, func(w io.Writer) {
 				fmt.Fprintf(w, "%s: %d of %d objects new, %s fetched, %s written, %.1f s\n",

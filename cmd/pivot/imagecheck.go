@@ -17,10 +17,10 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/osimage/bootc"
+	"machine-pivot/internal/machineconfig/document"
+	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
-	"machine-pivot/internal/quantity"
 	"machine-pivot/internal/rehearse"
 	"machine-pivot/internal/verdict"
 	"machine-pivot/kargs"
@@ -54,7 +54,7 @@ func imageCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			boot, err := quantity.Parse(bootSize)
+			boot, err := document.ParseQuantity(bootSize)
 			if err != nil {
 				return fault.New(fault.Usage, "cannot use --boot-size: %w", err).WithHint("write --boot-size=350M, or 1Gi")
 			}
@@ -167,6 +167,6 @@ func broughtBy(path string, commit ostree.Checksum, architecture string) (kargs.
 	if err != nil {
 		return nil, err
 	}
-	brings, err := bootc.ReadKargs(repo, commit, architecture)
+	brings, err := osimage.ReadKargs(repo, commit, architecture)
 	return append(kargs.Line{}, brings.Line...), errors.Join(err, brings.Err())
 }

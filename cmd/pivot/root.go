@@ -13,7 +13,6 @@ import (
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/retry"
 	"machine-pivot/internal/settings"
 	"machine-pivot/internal/status"
@@ -67,13 +66,13 @@ func (f *hostFlags) add(cmd *cobra.Command) {
 	cmd.Flags().Var(acceptFlag{&f.accept}, "accept", "use an image although the verdict `NAME` refuses it, besides those of the machine's setting; repeatable")
 	cli.Suggest(cmd, "accept", acceptFlag{}.names()...)
 	cli.OneOf{Value: &f.kargs, Allowed: []string{string(settings.ImageKargsPrint), string(settings.ImageKargsApply)}}.Add(cmd, "image-kargs",
-		"whether to print or apply the kernel arguments that the image has in /"+bootc.KargsDir+" (default: the machine's setting, or apply where bootc manages the machine, and print elsewhere)")
+		"whether to print or apply the kernel arguments that the image has in /"+osimage.KargsDir+" (default: the machine's setting, or apply where bootc manages the machine, and print elsewhere)")
 }
 
 // addBound adds the flag of commands that pull an OS image.
 func (f *hostFlags) addBound(cmd *cobra.Command) {
 	cli.OneOf{Value: &f.bound, Allowed: []string{string(settings.BoundImagesRequire), string(settings.BoundImagesIgnore)}}.Add(cmd, "bound-images",
-		"whether to refuse an image if its application images (/"+bootc.BoundDir+") cannot be had, or to continue without them (default: the machine's setting, or require)")
+		"whether to refuse an image if its application images (/"+osimage.BoundDir+") cannot be had, or to continue without them (default: the machine's setting, or require)")
 }
 
 // addRetry adds the flags of commands that retry.

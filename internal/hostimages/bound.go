@@ -11,7 +11,6 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/printable"
@@ -28,7 +27,7 @@ import (
 // checkBindable checks that the application images of an OS image can be had, as far as bootc's storage lacks them. The
 // system has a bootc, each can be pulled, and all have room beside what is outstanding, in bytes, of the OS image and
 // of packages. need is their compressed size, in bytes.
-func (s Store) checkBindable(ctx context.Context, repo *ostree.Repo, images bootc.BoundImages, outstanding int64) (need int64, err error) {
+func (s Store) checkBindable(ctx context.Context, repo *ostree.Repo, images osimage.BoundImages, outstanding int64) (need int64, err error) {
 	missing, err := s.unbound(images)
 	if err != nil || len(missing) == 0 {
 		return 0, err
@@ -60,7 +59,7 @@ func (s Store) checkImported(ctx context.Context, repo *ostree.Repo, image pivot
 	if err != nil || !found {
 		return err
 	}
-	images, err := bootc.ReadBound(repo.Objects, commit)
+	images, err := osimage.ReadBound(repo.Objects, commit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it is not whole, and is fetched again
 	}
@@ -95,7 +94,7 @@ func (s Store) pullBound(ctx context.Context, repo *ostree.Repo, commit ostree.C
 
 // missingOf returns the application images that a commit binds and bootc's storage lacks.
 func (s Store) missingOf(repo *ostree.Repo, commit ostree.Checksum) ([]imageref.Reference, error) {
-	images, err := bootc.ReadBound(repo.Objects, commit)
+	images, err := osimage.ReadBound(repo.Objects, commit)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +103,7 @@ func (s Store) missingOf(repo *ostree.Repo, commit ostree.Checksum) ([]imageref.
 
 // unbound returns the application images that bootc's storage lacks. If they are to be ignored, it takes
 // a note of them and returns none.
-func (s Store) unbound(images bootc.BoundImages) ([]imageref.Reference, error) {
+func (s Store) unbound(images osimage.BoundImages) ([]imageref.Reference, error) {
 	wrong := images.Err()
 	if wrong != nil && !s.IgnoreBound {
 		return nil, wrong
@@ -213,17 +212,17 @@ func names(images []imageref.Reference) string {
 	return strings.Join(all, ", ")
 }
 
-// BoundBy reads what a commit in the host's repository binds, as bootc.ReadBound.
-func BoundBy(h *host.Host, commit string) (bootc.BoundImages, error) {
+// BoundBy reads what a commit in the host's repository binds, as osimage.ReadBound.
+func BoundBy(h *host.Host, commit string) (osimage.BoundImages, error) {
 	of, err := ostree.ParseChecksum(commit)
 	if err != nil {
-		return bootc.BoundImages{}, err
+		return osimage.BoundImages{}, err
 	}
 	repo, err := h.ReadRepo()
 	if err != nil {
-		return bootc.BoundImages{}, err
+		return osimage.BoundImages{}, err
 	}
-	return bootc.ReadBound(repo.Objects, of)
+	return osimage.ReadBound(repo.Objects, of)
 }
 
 // noteBound returns a note about the application images that a commit in the repository binds; "" if
@@ -240,7 +239,7 @@ func (c Content) noteBound(imported string) (string, error) {
 	if err != nil || len(images.References) == 0 {
 		return "", err
 	}
-	note := "the image binds application images (/" + bootc.BoundDir + "): " + names(images.References)
+	note := "the image binds application images (/" + osimage.BoundDir + "): " + names(images.References)
 	if len(missing) > 0 {
 		note += "; bootc's storage lacks " + names(missing) + ", which bootc pulls before the commit"
 	}

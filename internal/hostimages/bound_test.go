@@ -16,7 +16,7 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostimages"
-	"machine-pivot/internal/osimage/bootc"
+	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/retry"
 	"machine-pivot/pivot"
@@ -28,7 +28,7 @@ import (
 func binding(reference string) oscontainer.Option {
 	return oscontainer.WithDerived(
 		oscontainer.File("usr/share/containers/systemd/app.image", "[Image]\nImage="+reference+"\n"),
-		oscontainer.Symlink(bootc.BoundDir+"/app.image", "/usr/share/containers/systemd/app.image"),
+		oscontainer.Symlink(osimage.BoundDir+"/app.image", "/usr/share/containers/systemd/app.image"),
 	)
 }
 

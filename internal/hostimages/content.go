@@ -9,7 +9,7 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machineconfig/enable"
-	"machine-pivot/internal/osimage/bootc"
+	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
 	"machine-pivot/kargs"
@@ -22,7 +22,7 @@ type Content struct {
 	Host *host.Host
 	// Arguments returns the kernel arguments that a commit in the repository brings; see
 	// Store.Arguments.
-	Arguments func(commit string) (bootc.Arguments, error)
+	Arguments func(commit string) (osimage.Arguments, error)
 	// Check checks a plan with its image in the repository.
 	Check pivot.Check
 }
@@ -58,7 +58,7 @@ func (c Content) Preview(ctx context.Context, plan pivot.Plan) (pivot.Plan, erro
 	}
 	if commit == "" {
 		if target.Kargs.Image != nil {
-			plan.Notes = append(plan.Notes, "kernel arguments that the image contains (/"+bootc.KargsDir+") are added; "+
+			plan.Notes = append(plan.Notes, "kernel arguments that the image contains (/"+osimage.KargsDir+") are added; "+
 				"they are known when it is in the host's repository, as after: pivot image import --repo "+c.Host.Sysroot().RepoPath())
 		}
 		return plan, nil

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/osimage/bootc"
+	"machine-pivot/internal/osimage"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
 )
@@ -56,14 +56,14 @@ func (c Content) judge(booted kargs.Line, change kargs.Change) (notes []string, 
 		return nil, err
 	}
 	if _, err := policy.ParseEntries(added); err != nil {
-		return nil, fault.New(fault.Refused, "%w, which the image brings in /%s", err, bootc.KargsDir).
+		return nil, fault.New(fault.Refused, "%w, which the image brings in /%s", err, osimage.KargsDir).
 			WithHint("leave the image's kernel arguments out with --image-kargs=print, or allow these in %s", kargs.PolicyPath)
 	}
 	for _, p := range policy.Check(added...) {
 		notes = append(notes, fmt.Sprintf("warning: kernel argument %s of the image %s", p.Path, p.Message))
 	}
 	if what := addsAndRemoves(added, removed); what != "" {
-		notes = append(notes, "kernel arguments that the image contains (/"+bootc.KargsDir+"): it "+what)
+		notes = append(notes, "kernel arguments that the image contains (/"+osimage.KargsDir+"): it "+what)
 	}
 	return notes, nil
 }
@@ -105,9 +105,9 @@ func leftOut(booted kargs.Line, asked kargs.Change, change *kargs.ImageChange) (
 	switch {
 	case len(own.Appended) > 0:
 		return []string{fmt.Sprintf("kernel arguments that the image contains (/%s) are left out: %s; --image-kargs=apply %s",
-			bootc.KargsDir, own.Appended, cmp.Or(what, "changes nothing, because the running image has them too: --append-karg adds them"))}, nil
+			osimage.KargsDir, own.Appended, cmp.Or(what, "changes nothing, because the running image has them too: --append-karg adds them"))}, nil
 	case what != "":
-		return []string{fmt.Sprintf("kernel arguments that the running image contains (/%s) stay; --image-kargs=apply %s", bootc.KargsDir, what)}, nil
+		return []string{fmt.Sprintf("kernel arguments that the running image contains (/%s) stay; --image-kargs=apply %s", osimage.KargsDir, what)}, nil
 	}
 	return nil, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/retry"
@@ -123,7 +122,7 @@ func (p *Pulled) Import(ctx context.Context, image pivot.Image, progress func(pi
 	found.Accept = func(root ostree.PrepareRoot) error { return p.Engine.CheckPrepareRoot(ctx, root) }
 	found.Besides = p.packages
 	var need int64
-	found.Bind = func(images bootc.BoundImages, outstanding int64) (err error) {
+	found.Bind = func(images osimage.BoundImages, outstanding int64) (err error) {
 		need, err = p.checkBindable(ctx, repo, images, outstanding)
 		return err
 	}

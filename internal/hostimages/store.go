@@ -10,7 +10,6 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/pivot"
 )
@@ -28,14 +27,14 @@ type Store struct {
 }
 
 // Arguments returns the kernel arguments that a commit in the repository brings.
-func (s Store) Arguments(commit string) (bootc.Arguments, error) {
+func (s Store) Arguments(commit string) (osimage.Arguments, error) {
 	c, err := ostree.ParseChecksum(commit)
 	if err != nil {
-		return bootc.Arguments{}, err
+		return osimage.Arguments{}, err
 	}
 	repo, err := s.Host.ReadRepo()
 	if err != nil {
-		return bootc.Arguments{}, err
+		return osimage.Arguments{}, err
 	}
 	return s.Puller.Arguments(repo, c)
 }

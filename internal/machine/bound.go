@@ -3,7 +3,7 @@ package machine
 import (
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/hostimages"
-	"machine-pivot/internal/osimage/bootc"
+	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
@@ -26,7 +26,7 @@ func (b boundImages) Drift(state pivot.State, _ pivot.Target) ([]pivot.Differenc
 	if err != nil || chosen.BoundImages == settings.BoundImagesIgnore {
 		return nil, err
 	}
-	if binds, err := b.Host.Has("/" + bootc.BoundDir); err != nil || !binds {
+	if binds, err := b.Host.Has("/" + osimage.BoundDir); err != nil || !binds {
 		return nil, err
 	}
 	images, err := hostimages.BoundBy(b.Host, state.Booted.Commit)

@@ -2,7 +2,7 @@ package machine
 
 import (
 	"machine-pivot/internal/hostimages"
-	"machine-pivot/internal/osimage/bootc"
+	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
 )
@@ -12,7 +12,7 @@ type Images interface {
 	pivot.Images
 	// Arguments returns the kernel arguments that a deployment's commit in the repository
 	// brings.
-	Arguments(commit string) (bootc.Arguments, error)
+	Arguments(commit string) (osimage.Arguments, error)
 }
 
 // imagesOrPulled returns the source of a transaction's image.

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"sync"
 
-	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/ostree"
 )
 
@@ -13,7 +12,7 @@ import (
 type binding struct {
 	mu      sync.Mutex
 	decided bool // Opened.Bind was called, or there is none
-	images  bootc.BoundImages
+	images  BoundImages
 }
 
 // bind calls Opened.Bind with the application images that a commit of this import binds, unless that has
@@ -29,7 +28,7 @@ func (i *importer) bindLocked(commit ostree.Checksum) (decided bool, err error) 
 	if i.binds.decided {
 		return true, nil
 	}
-	images, err := bootc.ReadBound(i.target.Objects, commit)
+	images, err := ReadBound(i.target.Objects, commit)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil

@@ -9,14 +9,13 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/osimage"
-	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/test/worlds/oscontainer"
 	"machine-pivot/test/worlds/registry"
 )
 
 const (
 	boundApp  = "quay.example/app:1"
-	boundLink = bootc.BoundDir + "/app.image"
+	boundLink = osimage.BoundDir + "/app.image"
 	quadlet   = "usr/share/containers/systemd/app.image"
 )
 
@@ -49,7 +48,7 @@ func TestBind(t *testing.T) {
 			return derive(t, newOSTree(t).encapsulated(), regular(quadlet, "[Image]\nImage="+boundApp+"\n"), oscontainer.Symlink(boundLink, "/"+quadlet))
 		}, boundApp},
 		{"no more", func(t *testing.T) v1.Image {
-			return derive(t, newOSTree(t).binds().encapsulated(), regular(bootc.BoundDir+"/.wh.app.image", ""))
+			return derive(t, newOSTree(t).binds().encapsulated(), regular(osimage.BoundDir+"/.wh.app.image", ""))
 		}, ""},
 		{"plain", func(t *testing.T) v1.Image { return plainImage(t, newOSTree(t).binds(), 3) }, boundApp},
 		{"legacy", func(t *testing.T) v1.Image { return legacyImage(t, newOSTree(t).binds()) }, boundApp},
@@ -64,7 +63,7 @@ func TestBind(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer image.Close()
-				image.Bind = func(images bootc.BoundImages, outstanding int64) error {
+				image.Bind = func(images osimage.BoundImages, outstanding int64) error {
 					calls++
 					if c.name != "encapsulated" && c.name != "nothing" && outstanding != 0 {
 						t.Errorf("%d bytes are outstanding when all layers are read", outstanding)
@@ -103,7 +102,7 @@ func TestBind(t *testing.T) {
 // downloaded yet are not fetched.
 func TestBindEarly(t *testing.T) {
 	refusedEarly(t, newOSTree(t).binds(), "app.image", func(image *osimage.Opened) {
-		image.Bind = func(_ bootc.BoundImages, outstanding int64) error {
+		image.Bind = func(_ osimage.BoundImages, outstanding int64) error {
 			if outstanding <= 0 || outstanding >= image.Bytes {
 				t.Errorf("%d of %d bytes are outstanding", outstanding, image.Bytes)
 			}

@@ -8,7 +8,6 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/guard"
-	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/osimage/imagefault"
 	"machine-pivot/internal/osimage/layer"
 	"machine-pivot/internal/ostree"
@@ -194,7 +193,7 @@ func (i *importer) finish(ctx context.Context, others []ostree.Root, commit ostr
 	i.result.Commit = commit.String()
 	i.result.Objects.Total, i.result.Objects.New = stats.ObjectsTotal, stats.ObjectsNew
 	i.result.Bytes.Fetched, i.result.Bytes.Written = i.progress.finish(), stats.BytesWritten
-	own, err := bootc.ReadKargs(i.repo, commit, i.machine.architecture)
+	own, err := ReadKargs(i.repo, commit, i.machine.architecture)
 	if err != nil {
 		return err
 	}

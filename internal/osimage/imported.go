@@ -3,7 +3,6 @@ package osimage
 import (
 	"slices"
 
-	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
@@ -69,7 +68,7 @@ func (o *Opened) Content(repo *ostree.Repo) (*Content, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := bootc.ReadKargs(repo, commit, o.machine.architecture)
+	own, err := ReadKargs(repo, commit, o.machine.architecture)
 	if err != nil {
 		return nil, err
 	}

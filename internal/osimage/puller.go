@@ -4,7 +4,9 @@
 //
 // Package imageref parses image references, package source fetches images, and package layer reads and
 // merges their layers. This package combines them: it reads several layers at once into one ostree.Import,
-// writes the refs and the merge commit of an ostree-native container as ostree-ext does, and reports progress.
+// writes the refs and the merge commit of an ostree-native container as ostree-ext does, and reports progress. It reads
+// what an image defines for bootc, in its commit: kernel arguments (kargs.d) and application images that it binds
+// ("logically bound images", bootc's manual).
 //
 // Formats. A legacy image (machine-os-content) is a container image with an archive
 // repository at /srv/repo; the label com.coreos.ostree-commit or the only ref names the
@@ -24,7 +26,6 @@ import (
 	"runtime"
 
 	"machine-pivot/internal/guard"
-	"machine-pivot/internal/osimage/bootc"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/osimage/source"
 	"machine-pivot/internal/ostree"
@@ -54,7 +55,7 @@ type Opened struct {
 	// Bind may be nil. Import calls it once with the application images that the image binds, as
 	// soon as these are known and before a ref is set. outstanding is the compressed size, in bytes,
 	// of what is still to be fetched of the image itself, and Besides. The error ends the import.
-	Bind func(images bootc.BoundImages, outstanding int64) error
+	Bind func(images BoundImages, outstanding int64) error
 	// Besides is what else is still to be written to the repository's file system, in bytes. Check and
 	// Import add it to what the image needs.
 	Besides int64
@@ -123,8 +124,8 @@ func (p *Puller) note(message string) {
 
 // Arguments returns the kernel arguments that the image of a commit in a repository brings
 // for the puller's architecture.
-func (p *Puller) Arguments(repo *ostree.Repo, commit ostree.Checksum) (bootc.Arguments, error) {
-	return bootc.ReadKargs(repo, commit, p.target().architecture)
+func (p *Puller) Arguments(repo *ostree.Repo, commit ostree.Checksum) (Arguments, error) {
+	return ReadKargs(repo, commit, p.target().architecture)
 }
 
 // Close ends the connections to the image's source.

@@ -2,7 +2,6 @@ package pods
 
 import (
 	"machine-pivot/internal/machineconfig/document"
-	"machine-pivot/internal/quantity"
 )
 
 // Quality is a pod's quality of service (QoS) class.
@@ -16,7 +15,7 @@ const (
 )
 
 // amounts are the requests or limits of a container.
-type amounts map[string]quantity.Quantity
+type amounts map[string]document.Quantity
 
 // container is one container of a pod, with its resources.
 type container struct {
@@ -69,7 +68,7 @@ func readAmounts(n document.Node) amounts {
 	n.Object()
 	read := amounts{}
 	for name, value := range n.Members() {
-		q, ok := quantity.Read(value)
+		q, ok := value.Quantity()
 		if ok && q.Sign() < 0 {
 			value.Fail("%s is negative", q.String())
 		}

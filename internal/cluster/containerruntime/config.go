@@ -16,7 +16,6 @@ import (
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
-	"machine-pivot/internal/quantity"
 )
 
 // suffixAnnotation holds the number in the name of the MachineConfig that is generated from a
@@ -37,8 +36,8 @@ type Config struct {
 type Settings struct {
 	PidsLimit      *int64             // maximum number of processes in a container; 0: unlimited
 	LogLevel       string             // log level of CRI-O
-	LogSizeMax     *quantity.Quantity // maximum size of a container's log, in bytes; 0: not set; negative: unlimited
-	OverlaySize    *quantity.Quantity // maximum size of a container's file system, in bytes; 0: not set
+	LogSizeMax     *document.Quantity // maximum size of a container's log, in bytes; 0: not set; negative: unlimited
+	OverlaySize    *document.Quantity // maximum size of a container's file system, in bytes; 0: not set
 	DefaultRuntime string             // crun or runc
 	PodPidsLimit   *int64             // kubelet's maximum number of processes in a pod; 0, -1: unlimited
 }
@@ -163,8 +162,8 @@ func integer(n document.Node) *int64 {
 }
 
 // amount returns a quantity; nil if the node is null or invalid.
-func amount(n document.Node) *quantity.Quantity {
-	if q, ok := quantity.Read(n); ok {
+func amount(n document.Node) *document.Quantity {
+	if q, ok := n.Quantity(); ok {
 		return &q
 	}
 	return nil

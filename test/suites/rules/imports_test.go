@@ -41,9 +41,8 @@ var importTable = map[string]rule{
 	"printable":     {never: slices.Concat(processes, commandLine, world)},
 	"problem":       {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"kargs":         {ours: []string{"problem"}, never: slices.Concat(processes, commandLine, world)},
-	"quantity":      {ours: []string{"problem", "machineconfig/document"}, never: slices.Concat(processes, commandLine, world)},
 	"pinning":       {ours: []string{"fault", "kargs", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
-	"pods":          {ours: []string{"sepolicy", "guard", "fault", "hostfiles", "pinning", "problem", "quantity", "machineconfig/document"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"pods":          {ours: []string{"sepolicy", "guard", "fault", "hostfiles", "pinning", "problem", "machineconfig/document"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"machineconfig": {ours: append([]string{"guard", "disruption", "machineconfig/document", "machineconfig/enable", "machineconfig/ignition", "osimage/imageref", "projection", "settings"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world, oldIgnition)},
 	"authored":      {ours: append([]string{"guard", "input", "machineconfig/document", "machineconfig", "machineconfig/ignition", "osimage/imageref"}, values...), foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
@@ -76,7 +75,6 @@ var importTable = map[string]rule{
 	"osimage/imageref":   {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"osimage/source":     {ours: []string{"osimage/imageref", "osimage/imagefault", "fault", "guard", "hostfiles", "inflate", "input", "retry", "printable"}, foreign: true, never: slices.Concat(processes, commandLine)},
 	"osimage/layer":      {ours: []string{"sepolicy", "osimage/imagefault", "ostree", "hostfiles", "inflate", "fault", "guard", "printable"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
-	"osimage/bootc":      {ours: []string{"ostree", "osimage/imageref", "kargs", "fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 	"osimage/imagefault": {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, imageLibrary, []string{"os", "net"})},
 
 	// What a change means for running services.
@@ -107,7 +105,7 @@ var importTable = map[string]rule{
 	"hostimages": {ours: []string{"guard", "fault", "host", "hostfiles", "kargs", "machineconfig/enable", "osimage", "ostree", "pivot", "printable", "retry", "settings"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 
 	// What the first boot and day 2 share, and these two: neither imports the other.
-	"machine":     {ours: []string{"api", "sepolicy", "bootloader", "disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "osimage/bootc", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "secureboot", "settings", "status", "systemd-units", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"machine":     {ours: []string{"api", "sepolicy", "bootloader", "disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "secureboot", "settings", "status", "systemd-units", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rehearsal":   {ours: []string{"bootloader", "hostfiles", "machine", "machineconfig/enable", "ostree", "pivot", "rehearse", "secureboot", "settings", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"day2":        {ours: []string{"sepolicy", "disruption", "fault", "guard", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "rpmostree", "settings", "pid1"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"maintenance": {ours: []string{"fault", "machine", "pivot", "window"}, never: slices.Concat(processes, commandLine, world)},
@@ -121,7 +119,7 @@ var importTable = map[string]rule{
 	"cluster/node":      {ours: []string{"api", "cluster/api", "cluster/hostpivot", "fault", "pid1", "retry", "verdict"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/kube":      {ours: []string{"cluster/api", "cluster/node", "fault", "retry"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	// The fleet's controllers.
-	"cluster/containerruntime": {ours: append([]string{"authored", "cluster/api", "machineconfig", "quantity", "machineconfig/document"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"cluster/containerruntime": {ours: append([]string{"authored", "cluster/api", "machineconfig", "machineconfig/document"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/rollout":          {ours: []string{"cluster/api", "window"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"cluster/view":             {ours: []string{"api", "authored", "cluster/api", "cluster/containerruntime", "disruption", "fault", "kargs", "machineconfig/document", "printable", "problem", "update"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/render":           {ours: []string{"authored", "snapshot", "cluster/api", "cluster/containerruntime", "fault", "kargs", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},

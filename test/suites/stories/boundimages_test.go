@@ -12,7 +12,7 @@ import (
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostimages"
 	"machine-pivot/internal/machine"
-	"machine-pivot/internal/osimage/bootc"
+	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/osimage/imageref"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/internal/settings"
@@ -63,7 +63,7 @@ func serveBinding(t *testing.T, h *hostdir.Host) (app string) {
 	app = h.Registry.Host() + "/apps/app@" + digest
 	h.Serve(h.NativeImage(oscontainer.WithDerived(
 		oscontainer.File("usr/share/containers/systemd/app.container", "[Container]\nImage="+app+"\n"),
-		oscontainer.Symlink(bootc.BoundDir+"/app.container", "../../../share/containers/systemd/app.container"))))
+		oscontainer.Symlink(osimage.BoundDir+"/app.container", "../../../share/containers/systemd/app.container"))))
 	return app
 }
 

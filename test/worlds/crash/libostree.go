@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"machine-pivot/internal/hostfiles"
-	"machine-pivot/internal/osimage/bootc"
+	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
 	"machine-pivot/pivot"
@@ -47,8 +47,8 @@ func (m *Machine) Import(ctx context.Context, image pivot.Image, _ func(pivot.Am
 }
 
 // Arguments implements machine.Images.
-func (m *Machine) Arguments(commit string) (bootc.Arguments, error) {
-	return bootc.Arguments{Line: kargs.Split(m.applying.brings(commit))}, nil
+func (m *Machine) Arguments(commit string) (osimage.Arguments, error) {
+	return osimage.Arguments{Line: kargs.Split(m.applying.brings(commit))}, nil
 }
 
 // CheckPrepareRoot implements pivot.Engine.

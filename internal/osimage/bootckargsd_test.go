@@ -1,15 +1,15 @@
-package bootc_test
+package osimage_test
 
 import (
 	"strings"
 	"testing"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/osimage/bootc"
+	"machine-pivot/internal/osimage"
 )
 
-// TestAdd checks the format of a file, as supported by bootc.
-func TestAdd(t *testing.T) {
+// TestAddArguments checks the format of a file, as supported by bootc.
+func TestAddArguments(t *testing.T) {
 	for _, c := range []struct {
 		name, text, arch  string
 		want, wrong, warn string
@@ -42,7 +42,7 @@ func TestAdd(t *testing.T) {
 			if c.arch == "" {
 				c.arch = "amd64"
 			}
-			var a bootc.Arguments
+			var a osimage.Arguments
 			a.Add("x.toml", c.text, c.arch)
 			if got := a.Line.String(); got != c.want {
 				t.Errorf("arguments %q, want %q", got, c.want)
@@ -70,7 +70,7 @@ func FuzzKargs(f *testing.F) {
 	f.Add("kargs = ['x=\"a b\"']\nmatch-architectures = [\"x86_64\"]")
 	f.Add("kargs = [[[[")
 	f.Fuzz(func(t *testing.T, text string) {
-		var a bootc.Arguments
+		var a osimage.Arguments
 		a.Add("x.toml", text, "amd64")
 		if err := a.Err(); err != nil {
 			return

@@ -1,4 +1,4 @@
-package bootc
+package osimage
 
 import (
 	"errors"
@@ -23,8 +23,8 @@ const (
 	MaxKargsSize  = 64 << 10
 )
 
-// suffix is the suffix of the names of files that are read.
-const suffix = ".toml"
+// kargsSuffix is the suffix of the names of files that are read.
+const kargsSuffix = ".toml"
 
 // Arguments are the kernel arguments that an image brings for one architecture.
 type Arguments struct {
@@ -63,8 +63,8 @@ func ReadKargs(repo *ostree.Repo, commit ostree.Checksum, goarch string) (Argume
 	}
 	files := 0
 	for _, name := range names {
-		if !strings.HasSuffix(name, suffix) {
-			a.warn(name, "is not read: its name does not end with %s", suffix)
+		if !strings.HasSuffix(name, kargsSuffix) {
+			a.warn(name, "is not read: its name does not end with %s", kargsSuffix)
 			continue
 		}
 		if files++; files > MaxKargsFiles {
@@ -81,8 +81,8 @@ func ReadKargs(repo *ostree.Repo, commit ostree.Checksum, goarch string) (Argume
 	return a, nil
 }
 
-// file is the content of a file.
-type file struct {
+// kargsFile is the content of a file.
+type kargsFile struct {
 	Arguments     []string `toml:"kargs"`
 	Architectures []string `toml:"match-architectures"`
 }
@@ -90,10 +90,10 @@ type file struct {
 // Add adds the arguments of a file with the given content. Files must be added in the order
 // of their names.
 func (a *Arguments) Add(name, text, goarch string) {
-	var f file
+	var f kargsFile
 	meta, err := toml.Decode(text, &f)
 	if err == nil {
-		err = checkKeys(meta)
+		err = checkKargsKeys(meta)
 	}
 	if err != nil {
 		a.problem(name, err)
@@ -115,9 +115,9 @@ func (a *Arguments) Add(name, text, goarch string) {
 	}
 }
 
-// checkKeys rejects unknown keys, and known keys in another letter case, which the decoder
+// checkKargsKeys rejects unknown keys, and known keys in another letter case, which the decoder
 // would accept.
-func checkKeys(meta toml.MetaData) error {
+func checkKargsKeys(meta toml.MetaData) error {
 	for _, key := range meta.Keys() {
 		if name := key.String(); name != "kargs" && name != "match-architectures" {
 			return fmt.Errorf("there is no key %s; there are kargs and match-architectures", name)

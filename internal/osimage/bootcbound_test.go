@@ -1,4 +1,4 @@
-package bootc_test
+package osimage_test
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/osimage/bootc"
+	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/test/tools/need"
 )
@@ -53,7 +53,7 @@ func TestReadBound(t *testing.T) {
 	link := func(name string) string { return "-> /" + quadlets + name }
 	const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for name, c := range map[string]struct {
-		links       map[string]string // below bootc.BoundDir
+		links       map[string]string // below osimage.BoundDir
 		files       map[string]string
 		want, wrong string
 	}{
@@ -86,9 +86,9 @@ func TestReadBound(t *testing.T) {
 			},
 			want: "quay.example/a:1",
 		},
-		"the directory, a link to nothing": {files: map[string]string{bootc.BoundDir: "-> /usr/share/none"}},
+		"the directory, a link to nothing": {files: map[string]string{osimage.BoundDir: "-> /usr/share/none"}},
 		"the directory, a circle":          {files: map[string]string{"usr/lib/bootc": "-> bootc"}, wrong: "through too many links"},
-		"the directory, a file":            {files: map[string]string{bootc.BoundDir: "x"}, wrong: "it is not a directory"},
+		"the directory, a file":            {files: map[string]string{osimage.BoundDir: "x"}, wrong: "it is not a directory"},
 		"the directory, through a file":    {files: map[string]string{"usr/lib/bootc": "x"}, wrong: "through /usr/lib/bootc, which is a file"},
 		"continued lines": {
 			links: map[string]string{"a.container": link("a"), "b.image": link("b"), "c.image": link("c")},
@@ -118,20 +118,20 @@ func TestReadBound(t *testing.T) {
 		"no registry":            {links: map[string]string{"a.image": link("a.image")}, files: map[string]string{quadlets + "a.image": "[Image]\nImage=a:1\n"}, wrong: "no registry host"},
 		"another unit":           {links: map[string]string{"a.container": link("a")}, files: map[string]string{quadlets + "a": "[Container]\nImage=a.image\n"}, wrong: "name of another unit"},
 		"not in a registry":      {links: map[string]string{"a.container": link("a")}, files: map[string]string{quadlets + "a": "[Container]\nImage=oci:/x\n"}, wrong: "is not in a registry"},
-		"a large file":           {links: map[string]string{"a.image": link("a")}, files: map[string]string{quadlets + "a": strings.Repeat("#\n", bootc.MaxBoundSize)}, wrong: "more than 65536"},
+		"a large file":           {links: map[string]string{"a.image": link("a")}, files: map[string]string{quadlets + "a": strings.Repeat("#\n", osimage.MaxBoundSize)}, wrong: "more than 65536"},
 		"one wrong, one right":   {links: map[string]string{"a.image": link("a"), "b.image": link("none")}, files: map[string]string{quadlets + "a": "[Image]\nImage=quay.example/a:1\n"}, wrong: "b.image: it leads to"},
 		"a percent sign, quoted": {links: map[string]string{"a.image": link("a")}, files: map[string]string{quadlets + "a": "[Image]\nImage=quay.example/a%%b\n"}, wrong: "invalid reference format"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := map[string]string{"usr/bin/x": ""}
 			for name, text := range c.links {
-				files[bootc.BoundDir+"/"+name] = text
+				files[osimage.BoundDir+"/"+name] = text
 			}
 			for name, text := range c.files {
 				files[name] = text
 			}
 			repo, commit := commitBound(t, files)
-			found, err := bootc.ReadBound(repo.Objects, commit)
+			found, err := osimage.ReadBound(repo.Objects, commit)
 			must(t, err)
 			if err := found.Err(); c.wrong != "" {
 				if fault.KindOf(err) != fault.BadInput || !strings.Contains(err.Error(), c.wrong) || fault.HintOf(err) == "" {

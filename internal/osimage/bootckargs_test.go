@@ -1,4 +1,4 @@
-package bootc_test
+package osimage_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/internal/osimage/bootc"
+	"machine-pivot/internal/osimage"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/test/tools/need"
 	"machine-pivot/test/worlds/ostreetree"
@@ -28,12 +28,12 @@ func commitKargs(t *testing.T, files map[string]string, links ...string) (*ostre
 	}
 	must(os.MkdirAll(filepath.Join(tree, "usr/lib"), 0o755))
 	for name, text := range files {
-		name = filepath.Join(tree, bootc.KargsDir, name)
+		name = filepath.Join(tree, osimage.KargsDir, name)
 		must(os.MkdirAll(filepath.Dir(name), 0o755))
 		must(os.WriteFile(name, []byte(text), 0o644))
 	}
 	for _, name := range links {
-		must(os.Symlink("/etc/passwd", filepath.Join(tree, bootc.KargsDir, name)))
+		must(os.Symlink("/etc/passwd", filepath.Join(tree, osimage.KargsDir, name)))
 	}
 	return committed(t, dir)
 }
@@ -62,7 +62,7 @@ func committed(t *testing.T, dir string) (*ostree.Repo, ostree.Checksum) {
 // TestReadKargs reads files that the real ostree has committed.
 func TestReadKargs(t *testing.T) {
 	many := map[string]string{}
-	for n := range bootc.MaxKargsFiles + 1 {
+	for n := range osimage.MaxKargsFiles + 1 {
 		many[fmt.Sprintf("%04d.toml", n)] = `kargs = ["x"]`
 	}
 	for _, c := range []struct {
@@ -76,13 +76,13 @@ func TestReadKargs(t *testing.T) {
 		{name: "another name", files: map[string]string{"10-a.toml": `kargs = ["a"]`, "README": "none"}, want: "a", warn: "/usr/lib/bootc/kargs.d/README is not read"},
 		{name: "a directory", files: map[string]string{"below.toml/10-a.toml": `kargs = ["a"]`}},
 		{name: "a link", files: map[string]string{"10-a.toml": `kargs = ["a"]`}, links: []string{"20-b.toml"}, want: "a", wrong: "20-b.toml: it is a symbolic link"},
-		{name: "a large file", files: map[string]string{"a.toml": strings.Repeat("#", bootc.MaxKargsSize+1)}, wrong: "a.toml: it has more than 65536 bytes"},
+		{name: "a large file", files: map[string]string{"a.toml": strings.Repeat("#", osimage.MaxKargsSize+1)}, wrong: "a.toml: it has more than 65536 bytes"},
 		{name: "two wrong ones", files: map[string]string{"a.toml": "x", "b.toml": "x=1"}, wrong: "b.toml: there is no key x"},
-		{name: "too many", files: many, want: strings.TrimSpace(strings.Repeat("x ", bootc.MaxKargsFiles)), wrong: "0256.toml: one file too many"},
+		{name: "too many", files: many, want: strings.TrimSpace(strings.Repeat("x ", osimage.MaxKargsFiles)), wrong: "0256.toml: one file too many"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			repo, of := commitKargs(t, c.files, c.links...)
-			a, err := bootc.ReadKargs(repo, of, "amd64")
+			a, err := osimage.ReadKargs(repo, of, "amd64")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestReadKargs(t *testing.T) {
 		})
 	}
 	repo, _ := commitKargs(t, nil)
-	if _, err := bootc.ReadKargs(repo, ostree.Checksum{}, "amd64"); err == nil {
+	if _, err := osimage.ReadKargs(repo, ostree.Checksum{}, "amd64"); err == nil {
 		t.Error("a commit that is not there")
 	}
 }
@@ -110,11 +110,11 @@ func TestReadKargsThroughLinks(t *testing.T) {
 		link, to    string
 		want, wrong string
 	}{
-		"the directory itself": {link: bootc.KargsDir, to: "/usr/share/k/kargs.d", want: "a"},
+		"the directory itself": {link: osimage.KargsDir, to: "/usr/share/k/kargs.d", want: "a"},
 		"its parent":           {link: "usr/lib/bootc", to: "../share/k", want: "a"},
-		"to nothing":           {link: bootc.KargsDir, to: "/usr/share/none"},
-		"to a file":            {link: bootc.KargsDir, to: "/usr/share/k/kargs.d/10-a.toml", wrong: "it is not a directory"},
-		"in a circle":          {link: bootc.KargsDir, to: "kargs.d", wrong: "through too many links"},
+		"to nothing":           {link: osimage.KargsDir, to: "/usr/share/none"},
+		"to a file":            {link: osimage.KargsDir, to: "/usr/share/k/kargs.d/10-a.toml", wrong: "it is not a directory"},
+		"in a circle":          {link: osimage.KargsDir, to: "kargs.d", wrong: "through too many links"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -126,7 +126,7 @@ func TestReadKargsThroughLinks(t *testing.T) {
 				t.Fatal(err)
 			}
 			repo, of := committed(t, dir)
-			a, err := bootc.ReadKargs(repo, of, "amd64")
+			a, err := osimage.ReadKargs(repo, of, "amd64")
 			if err != nil || a.Line.String() != c.want {
 				t.Errorf("arguments %q, %v; want %q", a.Line, err, c.want)
 			}

@@ -1,6 +1,4 @@
-// Package bootc reads what an OS image defines for bootc, in its commit: kernel arguments (kargs.d) and application
-// images that it binds ("logically bound images", bootc's manual).
-package bootc
+package osimage
 
 import (
 	"errors"
@@ -66,7 +64,7 @@ func ReadBound(in ostree.Objects, commit ostree.Checksum) (BoundImages, error) {
 			found.problem(name, errors.New("one file too many"))
 			break
 		}
-		text, err := follow(in, commit, path.Join(dir, name))
+		text, err := followBound(in, commit, path.Join(dir, name))
 		if _, broken := errors.AsType[*fs.PathError](err); broken {
 			return BoundImages{}, fmt.Errorf("cannot read /%s/%s of commit %s: %w", BoundDir, name, commit, err)
 		}
@@ -82,8 +80,8 @@ func ReadBound(in ostree.Objects, commit ostree.Checksum) (BoundImages, error) {
 	return found, nil
 }
 
-// follow reads the file that a link of a commit leads to.
-func follow(in ostree.Objects, commit ostree.Checksum, link string) (string, error) {
+// followBound reads the file that a link of a commit leads to.
+func followBound(in ostree.Objects, commit ostree.Checksum, link string) (string, error) {
 	file, exists, err := in.Resolve(commit, link)
 	switch {
 	case err != nil:
@@ -110,7 +108,7 @@ func (i *BoundImages) add(name, text string) error {
 	if !found {
 		return errors.New("its name ends with neither .image nor .container")
 	}
-	values, err := valuesOf(text, section)
+	values, err := unitValues(text, section)
 	if err != nil {
 		return err
 	}
@@ -121,15 +119,15 @@ func (i *BoundImages) add(name, text string) error {
 	if !has {
 		return fmt.Errorf("it has no key Image in [%s]", section)
 	}
-	ref, err := parse(value)
+	ref, err := parseBound(value)
 	if err == nil {
 		i.References = append(i.References, ref)
 	}
 	return err
 }
 
-// parse parses a value of the key Image.
-func parse(value string) (imageref.Reference, error) {
+// parseBound parses a value of the key Image.
+func parseBound(value string) (imageref.Reference, error) {
 	if strings.Contains(strings.ReplaceAll(value, "%%", ""), "%") {
 		return imageref.Reference{}, fmt.Errorf("%q has a specifier, which bootc does not support", value)
 	}

@@ -1,13 +1,13 @@
-package bootc
+package osimage
 
 import (
 	"errors"
 	"strings"
 )
 
-// valuesOf returns the values of a section of a unit; of a key that occurs twice, the last one.
-func valuesOf(text, section string) (map[string]string, error) {
-	lines, err := joined(text)
+// unitValues returns the values of a section of a unit; of a key that occurs twice, the last one.
+func unitValues(text, section string) (map[string]string, error) {
+	lines, err := joinedLines(text)
 	values, within := map[string]string{}, false
 	for _, line := range lines {
 		switch {
@@ -25,11 +25,11 @@ func valuesOf(text, section string) (map[string]string, error) {
 // errContinued is the error for a line that podman and systemd continue differently.
 var errContinued = errors.New("a line ends with two backslashes, or with a backslash and a carriage return: whether the next line belongs to it, podman and systemd answer differently")
 
-// joined returns the lines of a unit, without comments and trimmed, as systemd joins them (systemd.syntax(7)). A
+// joinedLines returns the lines of a unit, without comments and trimmed, as systemd joins them (systemd.syntax(7)). A
 // backslash at the end of a line stands for a space, and the next line belongs to it. Comments in between are left out.
 // podman, which reads quadlets, puts nothing for the backslash; in a name of an image either is an error or makes no
 // difference.
-func joined(text string) (lines []string, err error) {
+func joinedLines(text string) (lines []string, err error) {
 	var whole strings.Builder
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")

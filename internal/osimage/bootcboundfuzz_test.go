@@ -1,4 +1,4 @@
-package bootc
+package osimage
 
 import (
 	"strings"

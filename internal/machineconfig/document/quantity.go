@@ -1,10 +1,4 @@
-// Package quantity has the amounts in Kubernetes objects, such as 400m of a CPU or 8Gi of memory. They mean
-// what they mean in Kubernetes (k8s.io/apimachinery, pkg/api/resource), with which the tests compare this
-// package. The host's program has it, and so it does without that package, which it would hardly use.
-//
-// It refuses what Kubernetes accepts although no author means it: a text without digits, an amount beyond 64 bits,
-// which that truncates, and an exponent that takes hours to compute. It does no I/O.
-package quantity
+package document
 
 import (
 	"errors"
@@ -14,31 +8,35 @@ import (
 	"regexp"
 	"strconv"
 
-	"machine-pivot/internal/machineconfig/document"
 	"machine-pivot/internal/problem"
 )
 
-// Quantity is an amount: a multiple of 10^-9. The zero value is 0.
+// Quantity is an amount in a Kubernetes object, such as 400m of a CPU or 8Gi of memory: a multiple of 10^-9. The zero
+// value is 0. Amounts mean what they mean in Kubernetes (k8s.io/apimachinery, pkg/api/resource), with which the tests
+// compare them. The host's program has them, and so it does without that package, which it would hardly use.
+//
+// Refused is what Kubernetes accepts although no author means it: a text without digits, an amount beyond 64 bits,
+// which that truncates, and an exponent that takes hours to compute.
 type Quantity struct {
-	nanos big.Int // never changed
-	form  form    // in which it was written
+	nanos big.Int      // never changed
+	form  quantityForm // in which it was written
 }
 
-// form is how an amount is written.
-type form int
+// quantityForm is how an amount is written.
+type quantityForm int
 
 const (
-	decimal  form = iota // n, u, m, k, M, G, T, P, E
-	exponent             // e3, E-3
-	binary               // Ki … Ei
+	decimal  quantityForm = iota // n, u, m, k, M, G, T, P, E
+	exponent                     // e3, E-3
+	binary                       // Ki … Ei
 )
 
-// maxText limits the length of an amount, in bytes.
-const maxText = 64
+// maxQuantity limits the length of an amount, in bytes.
+const maxQuantity = 64
 
-// shape matches the text of an amount: sign, digits, and the suffix or exponent. Exponents have at most
+// quantityShape matches the text of an amount: sign, digits, and the suffix or exponent. Exponents have at most
 // three digits.
-var shape = regexp.MustCompile(`^([+-]?)([0-9]*)\.?([0-9]*)(?:([A-Za-z]*)|[eE]([+-]?[0-9]{1,3}))$`)
+var quantityShape = regexp.MustCompile(`^([+-]?)([0-9]*)\.?([0-9]*)(?:([A-Za-z]*)|[eE]([+-]?[0-9]{1,3}))$`)
 
 // The suffixes. The first decimal one stands for 10^-9, each other for the thousandfold of the one before
 // it; the first binary one stands for 1.
@@ -50,9 +48,9 @@ var (
 // nano is the number of decimal places that an amount has.
 const nano = 9
 
-// Read reads an amount, given as a number or as text. ok is false if the node is null, or if it is
+// Quantity reads an amount, given as a number or as text. ok is false if the node is null, or if it is
 // not an amount; the latter is reported.
-func Read(n document.Node) (q Quantity, ok bool) {
+func (n Node) Quantity() (q Quantity, ok bool) {
 	text, isNumber := n.Number()
 	if !isNumber && !n.IsText() {
 		n.Text() // reports what it is instead
@@ -61,31 +59,31 @@ func Read(n document.Node) (q Quantity, ok bool) {
 	if !isNumber {
 		text = n.Text()
 	}
-	q, err := Parse(text)
+	q, err := ParseQuantity(text)
 	if err != nil {
 		n.Fail("%v", err)
 	}
 	return q, err == nil
 }
 
-// Parse parses an amount: a decimal number with an SI suffix (n, u, m, k, M, G, T, P, E), a binary suffix (Ki … Ei), or
+// ParseQuantity parses an amount: a decimal number with an SI suffix (n, u, m, k, M, G, T, P, E), a binary suffix (Ki … Ei), or
 // an exponent (E-3). Digits beyond 10^-9 are rounded up, away from zero. Amounts beyond 64 bits, which Kubernetes
 // truncates, are refused.
-func Parse(text string) (Quantity, error) {
-	q, err := parse(text)
+func ParseQuantity(text string) (Quantity, error) {
+	q, err := parseQuantity(text)
 	if err != nil {
 		return Quantity{}, fmt.Errorf("cannot parse quantity %s: %w", problem.Quoted(text), err)
 	}
 	return q, nil
 }
 
-func parse(text string) (q Quantity, err error) {
-	if len(text) > maxText {
-		return q, fmt.Errorf("it has more than %d bytes", maxText)
+func parseQuantity(text string) (q Quantity, err error) {
+	if len(text) > maxQuantity {
+		return q, fmt.Errorf("it has more than %d bytes", maxQuantity)
 	}
-	m := shape.FindStringSubmatch(text)
+	m := quantityShape.FindStringSubmatch(text)
 	if m == nil || m[2]+m[3] == "" {
-		return q, errNone
+		return q, errNoQuantity
 	}
 	sign, digits, suffix, power := m[1], m[2]+m[3], m[4], m[5]
 	unit, of, ok := unitOf(suffix)
@@ -94,7 +92,7 @@ func parse(text string) (q Quantity, err error) {
 		unit, of, ok = powerOf(10, n), exponent, true
 	}
 	if !ok {
-		return q, errNone
+		return q, errNoQuantity
 	}
 	amount, _ := new(big.Int).SetString(digits, 10)
 	number := new(big.Rat).SetFrac(amount, powerOf(10, len(m[3])).Num())
@@ -110,11 +108,11 @@ func parse(text string) (q Quantity, err error) {
 	return q, nil
 }
 
-// errNone is the error for a text that is no amount.
-var errNone = errors.New("it is not a number with a suffix, as 400m or 8Gi")
+// errNoQuantity is the error for a text that is no amount.
+var errNoQuantity = errors.New("it is not a number with a suffix, as 400m or 8Gi")
 
 // unitOf returns what a suffix stands for.
-func unitOf(suffix string) (unit *big.Rat, of form, ok bool) {
+func unitOf(suffix string) (unit *big.Rat, of quantityForm, ok bool) {
 	for i, s := range decimalSuffixes {
 		if s == suffix {
 			return powerOf(10, 3*i-nano), decimal, true
@@ -178,7 +176,7 @@ func (q Quantity) String() string {
 		return text
 	}
 	n, power := new(big.Int).Set(&q.nanos), -nano
-	for divide(n, 1000) {
+	for divideBy(n, 1000) {
 		power += 3
 	}
 	switch {
@@ -193,18 +191,18 @@ func (q Quantity) String() string {
 // binary returns the canonical form with a binary suffix, if the amount has it.
 func (q Quantity) binary() (text string, ok bool) {
 	n := new(big.Int).Set(&q.nanos)
-	if q.form != binary || !divide(n, 1_000_000_000) || n.CmpAbs(big.NewInt(1024)) < 0 {
+	if q.form != binary || !divideBy(n, 1_000_000_000) || n.CmpAbs(big.NewInt(1024)) < 0 {
 		return "", false
 	}
 	power := 0
-	for divide(n, 1024) {
+	for divideBy(n, 1024) {
 		power++
 	}
 	return n.String() + binarySuffixes[power], true
 }
 
-// divide divides n, unless there is a rest.
-func divide(n *big.Int, by int64) bool {
+// divideBy divides n, unless there is a rest.
+func divideBy(n *big.Int, by int64) bool {
 	quotient, rest := new(big.Int).QuoRem(n, big.NewInt(by), new(big.Int))
 	if rest.Sign() != 0 || n.Sign() == 0 {
 		return false
