@@ -105,7 +105,7 @@ unit:
 
 nightly: FUZZTIME = 30s
 nightly: deps fuzz
-	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./internal/osimage ./cmd/pivot ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./internal/bounded ./cmd/pivot-agent ./internal/cluster/admission ./internal/cluster/configserver ./internal/cluster/render ./internal/cluster/rollout ./test/worlds/vm ./test/box ./test/worlds/scaleup ./test/suites/e2e ./test/tools/clusterdemo ./test/tools/installyaml ./test/tools/bootbench ./test/tools/bench | $(LONGER)
+	@$(GOTEST) -timeout 6h -p 1 -run '$(NIGHTLY)' ./internal/osimage ./cmd/pivot ./test/suites/rules ./test/suites/packaging ./test/suites/agent ./test/suites/fleet ./internal/guard ./cmd/pivot-agent ./internal/cluster/admission ./internal/cluster/configserver ./internal/cluster/render ./internal/cluster/rollout ./test/worlds/vm ./test/box ./test/worlds/scaleup ./test/suites/e2e ./test/tools/clusterdemo ./test/tools/installyaml ./test/tools/bootbench ./test/tools/bench | $(LONGER)
 	@$(MAKE) mutants
 	@$(MAKE) sweep
 

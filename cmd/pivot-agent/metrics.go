@@ -11,9 +11,9 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
-	"machine-pivot/internal/bounded"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/input"
 )
 
@@ -48,10 +48,10 @@ func (f *metricsFlags) serve(ctx context.Context, metrics *node.Metrics, log *lo
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", metricsOf(metrics))
-	server := bounded.Server(mux)
+	server := guard.Server(mux)
 	server.ErrorLog = errorLog(log)
 	settings := &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) { return f.config(hello.Context()) }}
-	listen(ctx, f.listen, "--listen-metrics", server, log, func(l net.Listener) net.Listener { return tls.NewListener(bounded.Small(l), settings) })
+	listen(ctx, f.listen, "--listen-metrics", server, log, func(l net.Listener) net.Listener { return tls.NewListener(guard.Small(l), settings) })
 	return server, nil
 }
 

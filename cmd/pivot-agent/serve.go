@@ -10,9 +10,9 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"machine-pivot/internal/bounded"
 	"machine-pivot/internal/cluster/node"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/guard"
 )
 
 // listenAgain is the time until an address that somebody else has is tried again.
@@ -27,10 +27,10 @@ func serve(ctx context.Context, address string, agent *node.Agent) error {
 		return fault.New(fault.Usage, "cannot listen on %q: it is no address and port of the loopback interface", address).
 			WithHint("use 127.0.0.1:PORT or [::1]:PORT; for other machines there is --listen-metrics, with certificates")
 	}
-	server := bounded.Server(handler(agent))
+	server := guard.Server(handler(agent))
 	server.ErrorLog = errorLog(agent.Log)
 	context.AfterFunc(ctx, func() { _ = server.Close() })
-	listen(ctx, address, "--listen", server, agent.Log, bounded.Small)
+	listen(ctx, address, "--listen", server, agent.Log, guard.Small)
 	return nil
 }
 

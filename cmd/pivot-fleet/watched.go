@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"machine-pivot/internal/bounded"
 	"machine-pivot/internal/cluster/connect"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/guard"
 )
 
 // watched is a manager that serves its checks and its metrics itself, within limits: controller-runtime's own servers have
@@ -87,10 +87,10 @@ func (w *watched) add(to map[string]healthz.Checker, name string, check healthz.
 // serveSmall serves small requests.
 func serveSmall(listener net.Listener, handler http.Handler) connect.EachReplica {
 	return func(ctx context.Context) error {
-		server := bounded.Server(handler)
+		server := guard.Server(handler)
 		stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // what is not answered yet is asked again
 		defer stop()
-		if err := server.Serve(bounded.Small(listener)); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(guard.Small(listener)); !errors.Is(err, http.ErrServerClosed) {
 			return err
 		}
 		return nil

@@ -1,10 +1,15 @@
-// Package guard protects a process from untrusted data. A Budget bounds what an input may expand to. Call, Start and a
-// Group run functions so that a panic becomes an error of the work at hand, instead of ending the process. A panic over
-// untrusted data must fail only that import, with its cause, and the cleanup must still run.
+// Package guard protects a process from what it does not trust: data, and clients.
+//
+// A Budget bounds what an input may expand to. Call, Start and a Group run functions so that a panic becomes an error of the
+// work at hand, instead of ending the process. A panic over untrusted data must fail only that import, with its cause, and
+// the cleanup must still run.
 //
 // A panic is a defect whatever the data was, so the error has kind fault.Internal. What Go
 // cannot recover from (a fatal error, such as a stack overflow) and panics in goroutines that
 // libraries start still end the process.
+//
+// Each listener that somebody else can reach has limits on what the process holds for clients: their connections (Listener),
+// the bytes of their requests (Bodies), and the time of both (Server).
 package guard
 
 import (

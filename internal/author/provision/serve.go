@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/author/authored"
-	"machine-pivot/internal/bounded"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/machineconfig/ignition"
 )
 
@@ -111,7 +111,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		Handler: s.Handler(), MaxHeaderBytes: maxHeader,
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 	}
-	listener = bounded.Listener(listener, s.MaxConnections, s.MaxPerAddress)
+	listener = guard.Listener(listener, s.MaxConnections, s.MaxPerAddress)
 	switch {
 	case s.TLS != nil:
 		listener = tls.NewListener(listener, s.TLS)

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	"machine-pivot/internal/bounded"
 	"machine-pivot/internal/fault"
+	"machine-pivot/internal/guard"
 	"machine-pivot/internal/input"
 )
 
@@ -83,15 +83,15 @@ func (s *boundedServer) Start(ctx context.Context) error {
 	if err != nil {
 		return fault.New(fault.Unavailable, "cannot listen: %w", err).WithHint("choose another address with --listen-webhooks")
 	}
-	bodies := &bounded.Bodies{Each: maxReview, PerAddress: maxOfClient, All: maxReviews, Whole: reviewLimit}
+	bodies := &guard.Bodies{Each: maxReview, PerAddress: maxOfClient, All: maxReviews, Whole: reviewLimit}
 	server := &http.Server{
 		Handler: bodies.First(s.WebhookMux()), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: reviewLimit,
-		ReadTimeout: 2 * reviewLimit, WriteTimeout: answerLimit, IdleTimeout: idleLimit, TLSConfig: settings, HTTP2: bounded.HTTP2(),
+		ReadTimeout: 2 * reviewLimit, WriteTimeout: answerLimit, IdleTimeout: idleLimit, TLSConfig: settings, HTTP2: guard.HTTP2(),
 	}
 	s.started.Store(true)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- server.Serve(tls.NewListener(bounded.Listener(listener, maxOpen, maxOpenOfOne), settings))
+		ended <- server.Serve(tls.NewListener(guard.Listener(listener, maxOpen, maxOpenOfOne), settings))
 	}()
 	select {
 	case err := <-ended:

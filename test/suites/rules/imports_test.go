@@ -54,13 +54,13 @@ var importTable = map[string]rule{
 
 	"update":        {ours: append([]string{"disruption", "authored", "machineconfig/ignition", "machineconfig"}, values...), foreign: true, never: slices.Concat(processes, commandLine, world)},
 	"snapshot":      {ours: append([]string{"authored", "machineconfig/document", "machineconfig/ignition"}, values...), never: slices.Concat(processes, commandLine, []string{"os"})},
-	"provision":     {ours: append([]string{"bounded", "machineconfig", "authored", "systemd-units", "machineconfig/ignition", "machineconfig/document"}, values...), never: slices.Concat(processes, commandLine, []string{"os"})},
+	"provision":     {ours: append([]string{"guard", "machineconfig", "authored", "systemd-units", "machineconfig/ignition", "machineconfig/document"}, values...), never: slices.Concat(processes, commandLine, []string{"os"})},
 	"dracut":        {never: slices.Concat(processes, commandLine, world)},
 	"systemd-units": {never: slices.Concat(processes, commandLine, world)},
 
 	// Formats and storage: each usable without the rest.
 	"inflate":   {never: slices.Concat(processes, commandLine, world)},
-	"guard":     {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
+	"guard":     {ours: []string{"fault"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"sepolicy":  {ours: []string{"guard", "hostfiles"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"ostree":    {ours: []string{"fault", "hostfiles", "ostree", "inflate", "guard"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"input":     {ours: []string{"fault", "problem"}, never: slices.Concat(processes, commandLine, []string{"net"})},
@@ -125,16 +125,14 @@ var importTable = map[string]rule{
 	"cluster/render":           {ours: []string{"authored", "snapshot", "cluster/api", "cluster/containerruntime", "fault", "kargs", "machineconfig/ignition", "machineconfig", "problem"}, foreign: true, never: slices.Concat(processes, commandLine, world)},
 
 	"cluster/follow":       {ours: []string{"authored", "cluster/api", "fault", "kargs", "machineconfig/ignition", "osimage", "osimage/imageref"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"cluster/admission":    {ours: []string{"authored", "bounded", "cluster/containerruntime", "cluster/api", "cluster/connect", "cluster/rollout", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cluster/admission":    {ours: []string{"authored", "guard", "cluster/containerruntime", "cluster/api", "cluster/connect", "cluster/rollout", "fault", "input", "kargs", "machineconfig/ignition", "machineconfig", "pods", "problem", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"cluster/configserver": {ours: []string{"authored", "cluster/api", "cluster/connect", "fault", "kargs", "machineconfig/ignition", "machineconfig", "provision"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"os"})},
 
-	"cmd/pivot-fleet": {ours: []string{"bounded", "cli", "cluster", "fault", "input"}, foreign: true, never: processes},
+	"cmd/pivot-fleet": {ours: []string{"guard", "cli", "cluster", "fault", "input"}, foreign: true, never: processes},
 
 	// The programs of a cluster, and what they have in common: connect looks for kubelet's credentials.
 	"cluster/connect": {ours: []string{"fault", "hostfiles", "input"}, foreign: true, never: slices.Concat(processes, []string{"net"})},
-	"cmd/pivot-agent": {ours: []string{"bounded", "cli", "cluster", "fault", "input"}, foreign: true, never: processes},
-
-	"bounded": {never: slices.Concat(processes, commandLine, []string{"os"})},
+	"cmd/pivot-agent": {ours: []string{"guard", "cli", "cluster", "fault", "input"}, foreign: true, never: processes},
 
 	"cmd/pivotctl": {ours: all, foreign: true, never: processes},
 	"cli":          {ours: []string{"api", "fault", "input", "kargs", "printable", "pinning", "problem"}, foreign: true, never: slices.Concat(processes, []string{"net"})},

@@ -1,4 +1,4 @@
-package bounded_test
+package guard_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"testing"
 
-	"machine-pivot/internal/bounded"
+	"machine-pivot/internal/guard"
 	"machine-pivot/test/tools/attack"
 )
 
@@ -16,9 +16,9 @@ func TestAttacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := bounded.Server(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }))
+	s := guard.Server(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }))
 	defer s.Close()
-	go func() { _ = s.Serve(bounded.Small(l)) }()
+	go func() { _ = s.Serve(guard.Small(l)) }()
 	url := "http://" + l.Addr().String() + "/healthz"
 	attack.Listener{Name: "health and metrics", Address: l.Addr().String(), Path: "/healthz", Well: func() error {
 		r, err := http.Get(url)

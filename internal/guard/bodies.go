@@ -1,4 +1,4 @@
-package bounded
+package guard
 
 import (
 	"bytes"

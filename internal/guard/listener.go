@@ -1,6 +1,4 @@
-// Package bounded limits what a program holds for clients that it does not know yet: their connections, the bytes of a
-// request, and its time. Each listener that somebody else can reach has these limits.
-package bounded
+package guard
 
 import (
 	"net"

@@ -1,4 +1,4 @@
-package bounded_test
+package guard_test
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/internal/bounded"
+	"machine-pivot/internal/guard"
 )
 
 // send sends the head of a request, and as much of a body as is given, and returns the connection.
@@ -39,7 +39,7 @@ func status(t *testing.T, c net.Conn) int {
 
 // TestBodies: who stalls holds no more than the room of one machine, and no longer than the time of a body.
 func TestBodies(t *testing.T) {
-	b := &bounded.Bodies{Each: 100, PerAddress: 200, All: 1000, Whole: 500 * time.Millisecond}
+	b := &guard.Bodies{Each: 100, PerAddress: 200, All: 1000, Whole: 500 * time.Millisecond}
 	var got []byte
 	s := httptest.NewServer(b.First(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, _ = io.ReadAll(r.Body) })))
 	defer s.Close()
@@ -75,9 +75,9 @@ func TestBodies(t *testing.T) {
 
 // TestBodiesOfHTTP2: an API server sends many requests over one connection, and each arrives whole.
 func TestBodiesOfHTTP2(t *testing.T) {
-	b := &bounded.Bodies{Each: 1 << 20, PerAddress: 1 << 20, All: 1 << 20, Whole: time.Minute}
+	b := &guard.Bodies{Each: 1 << 20, PerAddress: 1 << 20, All: 1 << 20, Whole: time.Minute}
 	s := httptest.NewUnstartedServer(b.First(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })))
-	s.EnableHTTP2, s.Config.HTTP2 = true, bounded.HTTP2()
+	s.EnableHTTP2, s.Config.HTTP2 = true, guard.HTTP2()
 	s.StartTLS()
 	defer s.Close()
 	answers := make(chan error)
@@ -107,13 +107,13 @@ func TestSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := bounded.Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := guard.Server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			w.WriteHeader(http.StatusRequestEntityTooLarge)
 		}
 	}))
 	defer s.Close()
-	go func() { _ = s.Serve(bounded.Small(l)) }()
+	go func() { _ = s.Serve(guard.Small(l)) }()
 	address := l.Addr().String()
 	if is := status(t, send(t, address, "X: "+strings.Repeat("a", 100<<10), "")); is != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a large header: %d", is)
