@@ -7,7 +7,6 @@ import (
 
 	"machine-pivot/internal/cli"
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/fleetlock"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/settings"
 	"machine-pivot/internal/window"
@@ -31,7 +30,7 @@ func (f *windowFlags) use(m *machine.Machine) error {
 		}
 	}
 	if f.fleet != "" && f.fleet != settings.None {
-		if err := fleetlock.CheckURL(f.fleet); err != nil {
+		if err := settings.CheckFleetLockURL(f.fleet); err != nil {
 			return fault.New(fault.Usage, "cannot use --fleetlock: %w", err)
 		}
 	}

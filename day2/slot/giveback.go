@@ -31,7 +31,7 @@ func (h *Holder) unlock(ctx context.Context) error {
 	if err != nil || slot == nil {
 		return err
 	}
-	if err := h.client(*slot).Unlock(ctx); err != nil {
+	if err := h.client(*slot).unlock(ctx); err != nil {
 		return fmt.Errorf("cannot give the slot of group %s back: %w", slot.Group, err)
 	}
 	if err := h.Progress.Amend(func(r *pivot.JournalContent) error { r.DropPart(Name); return nil }); err != nil {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/fleetlock"
 	"machine-pivot/internal/osimage/source"
 	"machine-pivot/internal/retry"
 	"machine-pivot/internal/settings"
@@ -38,7 +37,7 @@ func (h *Holder) Take(ctx context.Context, fleet settings.FleetLock, closes time
 	}
 	h.startUnit(ctx)
 	h.Progress.Begin(pivot.StepWait, fmt.Sprintf("asking the fleet's lock at %s for a slot of group %s", slot.URL, slot.Group))
-	err = h.policy(closes).Do(ctx, h.Progress.Waiting, h.limited(h.client(slot).Lock))
+	err = h.policy(closes).Do(ctx, h.Progress.Waiting, h.limited(h.client(slot).lock))
 	if err != nil {
 		h.GiveBackUnused(ctx)
 		return err
@@ -62,7 +61,7 @@ func (h *Holder) limited(lock func(context.Context) error) func(context.Context)
 	return func(ctx context.Context) error {
 		err := lock(ctx)
 		switch now := h.Progress.Now(); {
-		case !errors.Is(err, fleetlock.ErrNotFound):
+		case !errors.Is(err, errNotFound):
 			since = time.Time{}
 		case since.IsZero():
 			since = now
@@ -85,7 +84,7 @@ func (h *Holder) policy(closes time.Time) retry.Policy {
 
 // askedFor returns the slot to request.
 func (h *Holder) askedFor(fleet settings.FleetLock) (Slot, error) {
-	slot := Slot{URL: fleet.URL, Group: cmp.Or(fleet.Group, fleetlock.DefaultGroup), ID: fleet.ID, Since: h.Progress.Now().UTC().Truncate(time.Second), Boot: h.Progress.BootID, Phase: h.Progress.Content.BootID}
+	slot := Slot{URL: fleet.URL, Group: cmp.Or(fleet.Group, defaultGroup), ID: fleet.ID, Since: h.Progress.Now().UTC().Truncate(time.Second), Boot: h.Progress.BootID, Phase: h.Progress.Content.BootID}
 	if slot.ID != "" {
 		return slot, nil
 	}
@@ -93,7 +92,7 @@ func (h *Holder) askedFor(fleet settings.FleetLock) (Slot, error) {
 	if err != nil {
 		return slot, fmt.Errorf("cannot derive this machine's ID for the fleet's lock: %w", err)
 	}
-	slot.ID, err = fleetlock.ID(string(machineID))
+	slot.ID, err = fleetID(string(machineID))
 	return slot, err
 }
 
@@ -114,8 +113,8 @@ func (h *Holder) keep(slot Slot) error {
 }
 
 // client returns a client for the slot's server.
-func (h *Holder) client(slot Slot) fleetlock.Client {
-	c := fleetlock.Client{URL: slot.URL, Group: slot.Group, ID: slot.ID, Roots: h.Roots}
+func (h *Holder) client(slot Slot) client {
+	c := client{URL: slot.URL, Group: slot.Group, ID: slot.ID, Roots: h.Roots}
 	proxy, err := source.Proxies(h.Host.Root)
 	if err != nil {
 		h.Progress.Note("warning: no proxy is used for the fleet's lock: " + err.Error())

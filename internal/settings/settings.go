@@ -12,7 +12,6 @@ import (
 	"unicode"
 
 	"machine-pivot/internal/fault"
-	"machine-pivot/internal/fleetlock"
 	"machine-pivot/internal/verdict"
 	"machine-pivot/internal/window"
 	"machine-pivot/kargs"
@@ -68,13 +67,6 @@ func BootLoaders() []BootLoader {
 // None is the value that unsets a setting that another file has: window, FleetLock server, units,
 // verdicts, metrics.
 const None = "none"
-
-// FleetLock is the FleetLock server from which the machine gets a slot before a reboot.
-type FleetLock struct {
-	URL   string // of the server; "": no FleetLock
-	Group string // "": fleetlock.DefaultGroup
-	ID    string // of the machine; "": derived from its machine ID
-}
 
 // Mode is where the first boot is done.
 type Mode string
@@ -244,11 +236,11 @@ func (s *Settings) set(key, value string) error {
 			return err
 		})
 	case "fleetlock":
-		return orNone(&s.FleetLock.URL, value, fleetlock.CheckURL)
+		return orNone(&s.FleetLock.URL, value, CheckFleetLockURL)
 	case "fleetlock-group":
-		return checked(&s.FleetLock.Group, value, fleetlock.CheckGroup)
+		return checked(&s.FleetLock.Group, value, checkFleetLockGroup)
 	case "fleetlock-id":
-		return checked(&s.FleetLock.ID, value, fleetlock.CheckID)
+		return checked(&s.FleetLock.ID, value, checkFleetLockID)
 	}
 	keys := Keys()
 	last := len(keys) - 1

@@ -31,11 +31,10 @@ var (
 // importTable has a row for each package of the product, or for a package above it. docs/ describes
 // the purpose of the packages. A new package needs a row.
 var importTable = map[string]rule{
-	// Values: they import mostly other values and, except for fleetlock, nothing of world.
+	// Values: they import mostly other values, and nothing of world.
 	"fault":         {never: slices.Concat(processes, commandLine, world)},
 	"api":           {ours: []string{"hostfiles"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"window":        {never: slices.Concat(processes, commandLine, world)},
-	"fleetlock":     {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, []string{"os"})},
 	"pid1":          {foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"retry":         {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"printable":     {never: slices.Concat(processes, commandLine, world)},
@@ -85,14 +84,14 @@ var importTable = map[string]rule{
 	"rpmostree": {ours: []string{"sepolicy", "ostree", "kargs", "fault", "hostfiles", "pivot", "host", "printable", "retry"}, foreign: true, never: commandLine},
 
 	"live":      {ours: []string{"sepolicy", "disruption", "fault", "host", "hostfiles", "pivot", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"settings":  {ours: []string{"fault", "fleetlock", "hostfiles", "kargs", "verdict", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"settings":  {ours: []string{"fault", "hostfiles", "kargs", "verdict", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net/http"})},
 	"verdict":   {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"host":      {ours: append([]string{"sepolicy", "osimage/imageref", "ostree", "pivot", "machineconfig/enable", "projection", "secureboot", "settings", "pid1"}, values...), foreign: true, never: commandLine},
 	"enter":     {ours: []string{"ostree", "kargs", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"initramfs": {ours: []string{"enter", "ostree", "kargs", "fault", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"plot":      {ours: []string{"pivot", "fault", "printable", "pid1"}, never: slices.Concat(processes, commandLine, world)},
 	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "machine", "pivot", "retry", "rpmostree", "host", "settings", "systemd-units"}, never: slices.Concat(processes, commandLine, world)},
-	"slot":      {ours: []string{"fault", "fleetlock", "host", "hostfiles", "machine", "osimage/source", "pid1", "pivot", "retry", "settings", "systemd-units"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"slot":      {ours: []string{"fault", "host", "hostfiles", "machine", "osimage/source", "pid1", "pivot", "retry", "settings", "systemd-units"}, never: slices.Concat(processes, commandLine)},
 	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine)},
 
 	// Static pods for another kubelet than OpenShift's.

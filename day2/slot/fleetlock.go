@@ -1,7 +1,4 @@
-// Package fleetlock is a client of the FleetLock protocol, version 1. Machines ask a server for a slot before they
-// reboot, so that only some of a group do so at a time
-// (https://coreos.github.io/zincati/development/fleetlock/protocol/).
-package fleetlock
+package slot
 
 import (
 	"bytes"
@@ -19,16 +16,14 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
-	"unicode"
 
 	"machine-pivot/internal/fault"
 )
 
-// DefaultGroup is the group of a machine for which none is configured.
-const DefaultGroup = "default"
+// defaultGroup is the group of a machine for which none is configured.
+const defaultGroup = "default"
 
 // appID is the application ID from which Zincati derives a machine's ID in the fleet
 // (src/identity). Using the same one makes a machine the same client for the server, whichever
@@ -36,18 +31,19 @@ const DefaultGroup = "default"
 const appID = "de35106b6ec24688b63afddaa156679b"
 
 const (
-	connecting  = 30 * time.Second // limits a connection, and its TLS handshake
-	timeout     = 30 * time.Minute // for one response, as Zincati: some servers drain the node first
-	maxResponse = 16 << 10         // limits how many bytes of a response are read
-	maxQuoted   = 300              // limits how many characters of a response go into the error
+	connectWithin = 30 * time.Second // limits a connection, and its TLS handshake
+	answerWithin  = 30 * time.Minute // for one response, as Zincati: some servers drain the node first
+	maxResponse   = 16 << 10         // limits how many bytes of a response are read
+	maxQuoted     = 300              // limits how many characters of a response go into the error
 )
 
-// ErrNotFound is the status of a response from a server that does not serve the protocol: at a
+// errNotFound is the status of a response from a server that does not serve the protocol: at a
 // wrong URL, or behind a proxy while it starts. The error is transient; the caller limits the time.
-var ErrNotFound = errors.New("HTTP 404")
+var errNotFound = errors.New("HTTP 404")
 
-// Client talks to one server on behalf of one machine.
-type Client struct {
+// client is a client of the FleetLock protocol, version 1
+// (https://coreos.github.io/zincati/development/fleetlock/protocol/). It talks to one server on behalf of one machine.
+type client struct {
 	URL   string // base URL, without the protocol's paths
 	Group string
 	ID    string // identifies the machine, unique in its group
@@ -57,23 +53,23 @@ type Client struct {
 	Roots *x509.CertPool
 }
 
-// Lock requests a slot. It is idempotent: a machine that holds a slot gets it again. The error
+// lock requests a slot. It is idempotent: a machine that holds a slot gets it again. The error
 // is transient if a later try may succeed.
-func (c Client) Lock(ctx context.Context) error { return c.post(ctx, "/v1/pre-reboot") }
+func (c client) lock(ctx context.Context) error { return c.post(ctx, "/v1/pre-reboot") }
 
-// Unlock releases the slot. It succeeds without a slot, too.
-func (c Client) Unlock(ctx context.Context) error { return c.post(ctx, "/v1/steady-state") }
+// unlock releases the slot. It succeeds without a slot, too.
+func (c client) unlock(ctx context.Context) error { return c.post(ctx, "/v1/steady-state") }
 
-// params is the body of a request.
-type params struct {
+// clientParams is the body of a request.
+type clientParams struct {
 	ID    string `json:"id"`
 	Group string `json:"group"`
 }
 
-func (c Client) post(ctx context.Context, path string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+func (c client) post(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerWithin, fmt.Errorf("no answer within %v", answerWithin))
 	defer cancel()
-	body, err := json.Marshal(map[string]params{"client_params": {c.ID, c.Group}})
+	body, err := json.Marshal(map[string]clientParams{"client_params": {c.ID, c.Group}})
 	if err != nil {
 		return err
 	}
@@ -83,7 +79,7 @@ func (c Client) post(ctx context.Context, path string) error {
 	}
 	request.Header.Set("fleet-lock-protocol", "true")
 	request.Header.Set("Content-Type", "application/json")
-	transport := &http.Transport{DisableKeepAlives: true, TLSHandshakeTimeout: connecting, DialContext: (&net.Dialer{Timeout: connecting}).DialContext, TLSClientConfig: &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{DisableKeepAlives: true, TLSHandshakeTimeout: connectWithin, DialContext: (&net.Dialer{Timeout: connectWithin}).DialContext, TLSClientConfig: &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}}
 	if c.Proxy != nil {
 		transport.Proxy = func(r *http.Request) (*url.URL, error) { return c.Proxy(r.URL) }
 	}
@@ -107,7 +103,7 @@ func (c Client) post(ctx context.Context, path string) error {
 }
 
 // refusal returns the error for a response other than 200 OK. The body should give the reason.
-func (c Client) refusal(status int, body []byte) error {
+func (c client) refusal(status int, body []byte) error {
 	var said struct{ Kind, Value string }
 	why := strings.TrimSpace(string(body))
 	if json.Unmarshal(body, &said) == nil && said.Kind != "" {
@@ -123,15 +119,15 @@ func (c Client) refusal(status int, body []byte) error {
 	cause := fmt.Errorf("HTTP %d", status)
 	switch {
 	case status == http.StatusNotFound:
-		cause = ErrNotFound
-	case !passes(status):
+		cause = errNotFound
+	case !mayPass(status):
 		kind, hint = fault.Refused, "see the settings fleetlock, fleetlock-group and fleetlock-id, and the server's configuration"
 	}
 	return fault.New(kind, "the fleet's lock at %s refuses (%w, for %s of group %s): %s", c.URL, cause, c.ID, c.Group, cmp.Or(why, "it says nothing more")).WithHint("%s", hint)
 }
 
-// passes reports whether the same request may succeed later. A malformed request never does.
-func passes(status int) bool {
+// mayPass reports whether the same request may succeed later. A malformed request never does.
+func mayPass(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
@@ -139,9 +135,9 @@ func passes(status int) bool {
 	return status >= 500
 }
 
-// ID returns the default ID of a machine in the fleet, derived from its machine ID as Zincati
+// fleetID returns the default ID of a machine in the fleet, derived from its machine ID as Zincati
 // does, with sd_id128_get_machine_app_specific(3), so that the machine ID stays secret.
-func ID(machineID string) (string, error) {
+func fleetID(machineID string) (string, error) {
 	key, err := hex.DecodeString(strings.TrimSpace(machineID))
 	if err != nil || len(key) != 16 {
 		return "", fault.New(fault.Refused, "cannot derive this machine's ID for the fleet's lock: /etc/machine-id is none").
@@ -156,33 +152,4 @@ func ID(machineID string) (string, error) {
 	id := sum.Sum(nil)[:16]
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // as a UUID of version 4
 	return hex.EncodeToString(id), nil
-}
-
-// CheckURL returns an error if text is not the URL of a server. It rejects credentials, because
-// URLs appear in messages and the protocol has no authentication.
-func CheckURL(text string) error {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return fmt.Errorf("%q is not allowed; it is a URL, as https://fleetlock.example", text)
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return fmt.Errorf("a user, a query or a fragment is not allowed in the URL of the fleet's lock")
-	}
-	return nil
-}
-
-// CheckGroup returns an error if text is not a valid group.
-func CheckGroup(text string) error {
-	if !regexp.MustCompile(`^[a-zA-Z0-9.-]+$`).MatchString(text) {
-		return fmt.Errorf("%q is not allowed; a group has letters, digits, points and dashes", text)
-	}
-	return nil
-}
-
-// CheckID returns an error if text is not a valid machine ID.
-func CheckID(text string) error {
-	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
-		return fmt.Errorf("%q is not allowed; an ID has no white space", text)
-	}
-	return nil
 }
