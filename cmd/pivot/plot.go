@@ -12,7 +12,6 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/input"
-	"machine-pivot/internal/plot"
 	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 )
@@ -50,28 +49,28 @@ data transferred, and each failed try. The picture is written to standard output
 	return cmd
 }
 
-func (f *plotFlags) timeline(cmd *cobra.Command) (plot.Timeline, error) {
+func (f *plotFlags) timeline(cmd *cobra.Command) (status.Timeline, error) {
 	if f.before < 0 {
-		return plot.Timeline{}, fault.New(fault.Usage, "cannot plot the transaction %d before the last: the number is below 0", f.before)
+		return status.Timeline{}, fault.New(fault.Usage, "cannot plot the transaction %d before the last: the number is below 0", f.before)
 	}
 	if f.journal != "" {
 		journal, err := f.read(cmd.Context(), cmd.InOrStdin())
 		if err != nil {
-			return plot.Timeline{}, err
+			return status.Timeline{}, err
 		}
-		return plot.Of(journal, f.before)
+		return status.TimelineOf(journal, f.before)
 	}
 	if err := cli.CheckRoot(f.root); err != nil {
-		return plot.Timeline{}, err
+		return status.Timeline{}, err
 	}
 	journal, err := pivot.JournalIn(f.root).Load()
 	if err != nil {
-		return plot.Timeline{}, err
+		return status.Timeline{}, err
 	}
 	unwritten := f.before == 0 && f.addUnwritten(cmd, &journal)
-	timeline, err := plot.Of(journal, f.before)
+	timeline, err := status.TimelineOf(journal, f.before)
 	if err != nil {
-		return plot.Timeline{}, err
+		return status.Timeline{}, err
 	}
 	if unwritten {
 		timeline.Image = "ended before anything was changed"

@@ -1,5 +1,6 @@
 // Package status reports what a pivot is doing: to systemd (STATUS= of the unit), in
-// /run/pivot/status.json, and as lines for people and the journal.
+// /run/pivot/status.json, and as lines for people and the journal. A Timeline draws what it has done: the boots of a
+// transaction, pivot's steps in each boot, and the failed tries, on one axis.
 package status
 
 import (

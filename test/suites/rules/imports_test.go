@@ -89,7 +89,6 @@ var importTable = map[string]rule{
 	"host":      {ours: append([]string{"sepolicy", "osimage/imageref", "ostree", "pivot", "machineconfig/enable", "projection", "secureboot", "settings", "pid1"}, values...), foreign: true, never: commandLine},
 	"enter":     {ours: []string{"ostree", "kargs", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"initramfs": {ours: []string{"enter", "ostree", "kargs", "fault", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
-	"plot":      {ours: []string{"pivot", "fault", "printable", "pid1"}, never: slices.Concat(processes, commandLine, world)},
 	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "machine", "pivot", "retry", "rpmostree", "host", "settings", "systemd-units"}, never: slices.Concat(processes, commandLine, world)},
 	"slot":      {ours: []string{"fault", "host", "hostfiles", "machine", "osimage/source", "pid1", "pivot", "retry", "settings", "systemd-units"}, never: slices.Concat(processes, commandLine)},
 	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine)},

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"machine-pivot/internal/pid1"
-	"machine-pivot/internal/plot"
+	"machine-pivot/internal/status"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/vm"
 )
@@ -93,7 +93,7 @@ func (s *sample) picture(way way) ([]byte, error) {
 		return r.Plot, err
 	}
 	record, started := s.record()
-	timeline, err := plot.Of(record, 0)
+	timeline, err := status.TimelineOf(record, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package plot
+package status
 
 import (
 	"bytes"
@@ -14,18 +14,18 @@ import (
 
 // Dimensions of the picture, in pixels.
 const (
-	width    = 1120
-	margin   = 20
-	header   = 76 // title and legend
-	axis     = 24
-	row      = 20
-	bootHead = 24
-	charSize = 6.7 // approximate width of a letter at the font size of labels
+	svgWidth    = 1120
+	svgMargin   = 20
+	svgHeader   = 76 // title and legend
+	svgAxis     = 24
+	svgRow      = 20
+	svgBootHead = 24
+	svgCharSize = 6.7 // approximate width of a letter at the font size of labels
 )
 
-// style is the style sheet. It must also work in print: a failure has a thick border and a
+// svgStyle is the style sheet. It must also work in print: a failure has a thick border and a
 // cross, not only a color.
-const style = `
+const svgStyle = `
 svg { background: #fff; font: 11px "DejaVu Sans", "Helvetica", "Arial", sans-serif; }
 text { fill: #222; }
 .title { font-size: 17px; font-weight: bold; }
@@ -46,14 +46,14 @@ text.failure { fill: #b3160b; }
 // SVG writes the timeline as a self-contained picture: no script, no font, no external style
 // sheet.
 func (t Timeline) SVG(w io.Writer) error {
-	p := picture{scale: (width - 2*margin) / math.Max(t.Seconds, 0.001)}
+	p := picture{scale: (svgWidth - 2*svgMargin) / math.Max(t.Seconds, 0.001)}
 	p.draw(t)
-	height := p.y + margin
+	height := p.y + svgMargin
 	_, err := fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?>
 <svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%.0f" viewBox="0 0 %d %.0f" role="img">
 <style>%s</style>
 %s</svg>
-`, width, height, width, height, style, p.out.Bytes())
+`, svgWidth, height, svgWidth, height, svgStyle, p.out.Bytes())
 	return err
 }
 
@@ -64,26 +64,26 @@ type picture struct {
 	y     float64 // top of the next line
 }
 
-func (p *picture) x(seconds float64) float64 { return margin + seconds*p.scale }
+func (p *picture) x(seconds float64) float64 { return svgMargin + seconds*p.scale }
 
-// put writes markup. Untrusted text must be passed through escaped first.
+// put writes markup. Untrusted text must be passed through svgText first.
 func (p *picture) put(format string, args ...any) { fmt.Fprintf(&p.out, format+"\n", args...) }
 
-// escaped escapes text for XML, and what could control a terminal, whatever field of a journal it
+// svgText escapes text for XML, and what could control a terminal, whatever field of a journal it
 // comes from. xml.EscapeText would make the program 100 KB larger.
-func escaped(text string) string {
+func svgText(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(printable.Line(text))
 }
 
 func (p *picture) text(class string, x float64, text string) {
-	p.put(`<text class="%s" x="%.1f" y="%.1f">%s</text>`, class, x, p.y+14, escaped(text))
+	p.put(`<text class="%s" x="%.1f" y="%.1f">%s</text>`, class, x, p.y+14, svgText(text))
 }
 
 func (p *picture) draw(t Timeline) {
-	p.put("<title>%s</title>", escaped("pivot: "+t.Title()))
+	p.put("<title>%s</title>", svgText("pivot: "+t.Title()))
 	p.head(t)
 	top := p.y
-	p.y += axis
+	p.y += svgAxis
 	// The grid is behind the boots, but their height is known only after they are drawn.
 	boots := &picture{scale: p.scale, y: p.y}
 	for _, boot := range t.Boots {
@@ -97,26 +97,26 @@ func (p *picture) draw(t Timeline) {
 
 func (p *picture) head(t Timeline) {
 	p.y = 8
-	p.put(`<text class="title" x="%d" y="%.1f">%s</text>`, margin, p.y+16, escaped("pivot: "+t.Title()))
+	p.put(`<text class="title" x="%d" y="%.1f">%s</text>`, svgMargin, p.y+16, svgText("pivot: "+t.Title()))
 	p.y += 24
 	sub := cmp.Or(t.Image, "the image stays")
 	if !t.Started.IsZero() {
 		sub += ", begun " + t.Started.UTC().Format("2006-01-02 15:04:05 UTC")
 	}
-	p.text("sub", margin, shortened(sub, width-2*margin))
-	p.y = header - 22
-	x := float64(margin)
+	p.text("sub", svgMargin, shortenedTo(sub, svgWidth-2*svgMargin))
+	p.y = svgHeader - 22
+	x := float64(svgMargin)
 	for _, entry := range []struct {
-		kind Kind
+		kind BarKind
 		name string
-	}{{Firmware, "before the kernel"}, {Start, "the boot"}, {Step, "a step of pivot"}, {Failed, "the step that failed"}, {Reboot, "on the way to the next boot"}, {Unit, "a unit that waited"}} {
+	}{{BarFirmware, "before the kernel"}, {BarStart, "the boot"}, {BarStep, "a step of pivot"}, {BarFailed, "the step that failed"}, {BarReboot, "on the way to the next boot"}, {BarUnit, "a unit that waited"}} {
 		p.put(`<rect class="%s" x="%.1f" y="%.1f" width="12" height="10"/>`, entry.kind, x, p.y+5)
 		p.text("sub", x+17, entry.name)
-		x += 35 + charSize*float64(len(entry.name))
+		x += 35 + svgCharSize*float64(len(entry.name))
 	}
 	p.put(`<line class="try" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, x, p.y+4, x, p.y+16)
 	p.text("sub", x+6, "a try that failed")
-	p.y = header
+	p.y = svgHeader
 }
 
 // grid draws the time axis in seconds and its lines behind all boots.
@@ -125,7 +125,7 @@ func (p *picture) grid(seconds, top, bottom float64) {
 	p.y = top
 	for i := 0; float64(i)*step <= seconds; i++ {
 		at := float64(i) * step
-		p.put(`<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, p.x(at), top+axis-4, p.x(at), bottom)
+		p.put(`<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, p.x(at), top+svgAxis-4, p.x(at), bottom)
 		p.text("tick", p.x(at)+2, fmt.Sprintf("%g s", at))
 	}
 }
@@ -143,15 +143,15 @@ func tick(seconds float64) float64 {
 }
 
 // boot draws the box of one boot, with its bars.
-func (p *picture) boot(b Boot) {
-	bars := &picture{scale: p.scale, y: p.y + bootHead}
+func (p *picture) boot(b TimelineBoot) {
+	bars := &picture{scale: p.scale, y: p.y + svgBootHead}
 	end := b.Begin
 	for _, bar := range b.Bars {
 		bars.bar(bar)
 		end = math.Max(end, bar.End)
 	}
 	height := bars.y + 6 - p.y
-	p.put(`<g class="boots" data-id="%s">`, escaped(b.ID))
+	p.put(`<g class="boots" data-id="%s">`, svgText(b.ID))
 	p.put(`<rect class="boot" fill-opacity="0.6" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, p.x(b.Begin), p.y, math.Max(2, (end-b.Begin)*p.scale), height)
 	head := fmt.Sprintf("boot %d", b.Number)
 	if b.Soft {
@@ -169,27 +169,27 @@ func (p *picture) boot(b Boot) {
 // labelled returns where a text should start: at x, or further left if it would exceed the
 // right margin.
 func (p *picture) labelled(x float64, text string) float64 {
-	return math.Max(margin, math.Min(x, width-margin-charSize*float64(utf8.RuneCountInString(text))))
+	return math.Max(svgMargin, math.Min(x, svgWidth-svgMargin-svgCharSize*float64(utf8.RuneCountInString(text))))
 }
 
 func (p *picture) bar(b Bar) {
-	p.put(`<g class="bar %s" data-name="%s" data-begin="%.3f" data-end="%.3f">`, b.Kind, escaped(b.Name), b.Begin, b.End)
-	p.put("<title>%s</title>", escaped(b.tooltip()))
+	p.put(`<g class="bar %s" data-name="%s" data-begin="%.3f" data-end="%.3f">`, b.Kind, svgText(b.Name), b.Begin, b.End)
+	p.put("<title>%s</title>", svgText(b.tooltip()))
 	x, w := p.x(b.Begin), math.Max(2, (b.End-b.Begin)*p.scale)
-	p.put(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, b.Kind, x, p.y+2, w, row-4)
+	p.put(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, b.Kind, x, p.y+2, w, svgRow-4)
 	for _, try := range b.Tries {
-		p.put(`<line class="try" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, p.x(try.At), p.y, p.x(try.At), p.y+row)
+		p.put(`<line class="try" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, p.x(try.At), p.y, p.x(try.At), p.y+svgRow)
 	}
 	label := b.label()
-	switch room := charSize * float64(utf8.RuneCountInString(label)); {
+	switch room := svgCharSize * float64(utf8.RuneCountInString(label)); {
 	case room+8 < w:
 		p.text("label", x+4, label)
-	case x+w+room+8 < width-margin:
+	case x+w+room+8 < svgWidth-svgMargin:
 		p.text("label", x+w+5, label)
 	default:
-		p.text("label", math.Max(margin, x-room-5), label)
+		p.text("label", math.Max(svgMargin, x-room-5), label)
 	}
-	p.y += row
+	p.y += svgRow
 	for _, try := range b.Tries {
 		p.failure(try)
 	}
@@ -197,27 +197,27 @@ func (p *picture) bar(b Bar) {
 }
 
 // failure draws a line with the error of a failed try, shortened to fit.
-func (p *picture) failure(try Try) {
+func (p *picture) failure(try TimelineTry) {
 	text := fmt.Sprintf("\u00d7 at %.1f s: %s", try.At, try.Message)
-	p.put(`<g class="failure" data-at="%.3f"><title>%s</title>`, try.At, escaped(try.Message))
-	shown := shortened(text, width-2*margin)
+	p.put(`<g class="failure" data-at="%.3f"><title>%s</title>`, try.At, svgText(try.Message))
+	shown := shortenedTo(text, svgWidth-2*svgMargin)
 	p.text("failure", p.labelled(p.x(try.At), shown), shown)
 	p.put("</g>")
-	p.y += row - 2
+	p.y += svgRow - 2
 }
 
-// shortened truncates text to the given width in pixels.
-func shortened(text string, pixels float64) string {
+// shortenedTo truncates text to the given width in pixels.
+func shortenedTo(text string, pixels float64) string {
 	runes := []rune(text)
-	if fit := int(pixels / charSize); len(runes) > fit {
+	if fit := int(pixels / svgCharSize); len(runes) > fit {
 		return string(runes[:fit-1]) + "…"
 	}
 	return text
 }
 
-// wrapped breaks text into lines of the given width in pixels, between words where it can.
-func wrapped(text string, pixels float64) (lines []string) {
-	fit := int(pixels / charSize)
+// wrappedTo breaks text into lines of the given width in pixels, between words where it can.
+func wrappedTo(text string, pixels float64) (lines []string) {
+	fit := int(pixels / svgCharSize)
 	runes := []rune(text)
 	for len(runes) > fit {
 		end := fit
@@ -236,7 +236,7 @@ func wrapped(text string, pixels float64) (lines []string) {
 // label returns the text at a bar.
 func (b Bar) label() string {
 	text := b.Name
-	if b.Kind == Unit {
+	if b.Kind == BarUnit {
 		return fmt.Sprintf("%s started at %.1f s", text, b.Begin)
 	}
 	took := cmp.Or(b.Took, b.End-b.Begin)
@@ -249,7 +249,7 @@ func (b Bar) label() string {
 		text += ", " + printable.Size(b.Bytes)
 	}
 	switch {
-	case b.Kind == Failed:
+	case b.Kind == BarFailed:
 		text += ", failed"
 	case b.Failed == 1:
 		text += ", 1 failed try"
@@ -266,14 +266,14 @@ func (b Bar) tooltip() string {
 func (p *picture) foot(t Timeline) {
 	p.y += 4
 	if t.Failure != "" {
-		for _, line := range wrapped("\u00d7 failed: "+t.Failure, width-2*margin) {
-			p.text("failure", margin, line)
-			p.y += row - 4
+		for _, line := range wrappedTo("\u00d7 failed: "+t.Failure, svgWidth-2*svgMargin) {
+			p.text("failure", svgMargin, line)
+			p.y += svgRow - 4
 		}
 		p.y += 4
 	}
 	for _, note := range t.Notes {
-		p.text("sub", margin, "note: "+note)
-		p.y += row
+		p.text("sub", svgMargin, "note: "+note)
+		p.y += svgRow
 	}
 }

@@ -1,6 +1,4 @@
-// Package plot draws a timeline of a transaction: its boots, pivot's steps in each boot, and
-// the failed tries, on one axis.
-package plot
+package status
 
 import (
 	"cmp"
@@ -16,37 +14,37 @@ import (
 	"machine-pivot/pivot"
 )
 
-// Kind is the kind of a bar.
-type Kind string
+// BarKind is the kind of a bar.
+type BarKind string
 
 const (
-	Firmware Kind = "firmware" // before the kernel: firmware and boot loader
-	Start    Kind = "start"    // startup of the system: kernel, initramfs, system
-	Step     Kind = "step"     // a step of pivot
-	Failed   Kind = "failed"   // the step of pivot in which a run failed
-	Reboot   Kind = "reboot"   // from the last step of a boot to the next boot
-	Unit     Kind = "unit"     // a unit that is not pivot's
+	BarFirmware BarKind = "firmware" // before the kernel: firmware and boot loader
+	BarStart    BarKind = "start"    // startup of the system: kernel, initramfs, system
+	BarStep     BarKind = "step"     // a step of pivot
+	BarFailed   BarKind = "failed"   // the step of pivot in which a run failed
+	BarReboot   BarKind = "reboot"   // from the last step of a boot to the next boot
+	BarUnit     BarKind = "unit"     // a unit that is not pivot's
 )
 
 // Bar is one row of the timeline. Begin and End are in seconds since the start of the timeline.
 type Bar struct {
-	Kind       Kind
+	Kind       BarKind
 	Name       string
 	Begin, End float64
 	Took       float64 // its real duration in seconds, if the bar is shorter; 0 otherwise
 	Bytes      int64   // bytes transferred; 0: none
 	Failed     int     // number of failed tries; Tries has the last of them
-	Tries      []Try
+	Tries      []TimelineTry
 }
 
-// Try is a failed try.
-type Try struct {
+// TimelineTry is a failed try.
+type TimelineTry struct {
 	At      float64 // seconds since the start of the timeline
 	Message string
 }
 
-// Boot is one start of the system in the timeline.
-type Boot struct {
+// TimelineBoot is one start of the system in the timeline.
+type TimelineBoot struct {
 	Number int     // in the transaction, from 1
 	Soft   bool    // it was started by a soft reboot
 	ID     string  // as printable text
@@ -76,7 +74,7 @@ func pausesOf(end float64, steps []pivot.Duration) (pauses []pause) {
 }
 
 // drawn converts seconds after the kernel's start to seconds on the axis after it.
-func (b Boot) drawn(at float64) float64 {
+func (b TimelineBoot) drawn(at float64) float64 {
 	less := 0.0
 	for _, p := range b.pauses {
 		if at > p.from {
@@ -94,14 +92,14 @@ type Timeline struct {
 	Image   string // "": no new image. For people
 	Started time.Time
 	Seconds float64 // total duration
-	Boots   []Boot
+	Boots   []TimelineBoot
 	Failure string   // the error with which it ended, if any
 	Notes   []string // where the picture deviates from what happened
 }
 
-// Of returns the timeline of a transaction in a journal: 0 is the current or last one, 1 the
+// TimelineOf returns the timeline of a transaction in a journal: 0 is the current or last one, 1 the
 // one before it, and so on. It returns an error if there is none.
-func Of(r pivot.JournalContent, before int) (Timeline, error) {
+func TimelineOf(r pivot.JournalContent, before int) (Timeline, error) {
 	account := pivot.Account{Phase: r.Phase, Attempt: r.Attempt, Image: r.Target.Image, Started: r.Started, Error: r.Error, Phases: r.Phases, Boots: r.Boots}
 	if before > 0 {
 		earlier := r.History
@@ -130,14 +128,14 @@ func Of(r pivot.JournalContent, before int) (Timeline, error) {
 
 // addBoots places the boots one after the other.
 func (t *Timeline) addBoots(account pivot.Account) {
-	var clock clock
+	var clock bootClock
 	for _, steps := range byBoot(account.Phases) {
 		times := timesOf(account.Boots, steps[0].BootID)
 		boot, doubt := t.begin(&clock, times, steps)
 		if boot.Number > 1 {
 			t.rebooted(boot, doubt)
 		}
-		early, late := split(steps)
+		early, late := splitEntered(steps)
 		boot.Bars = append(boot.startup(times, steps[0]), t.steps(boot, early)...)
 		if len(late) > 0 {
 			boot.Bars = append(boot.Bars, boot.entered(timesOf(account.Boots, boot.start), late[0])...)
@@ -152,9 +150,9 @@ func (t *Timeline) addBoots(account pivot.Account) {
 
 // begin returns the boot of steps, placed on the axis, still without bars, and a note if its place is not
 // accurate. A soft reboot keeps the kernel of the boot before, and with it the origin of all times.
-func (t *Timeline) begin(clock *clock, times pivot.Boot, steps []pivot.Duration) (boot Boot, doubt string) {
+func (t *Timeline) begin(clock *bootClock, times pivot.Boot, steps []pivot.Duration) (boot TimelineBoot, doubt string) {
 	id, last := steps[0].BootID, steps[len(steps)-1]
-	boot = Boot{Number: len(t.Boots) + 1, ID: printable.Line(string(id)), Soft: id.Soft(), start: last.BootID, ended: last.At + last.Seconds}
+	boot = TimelineBoot{Number: len(t.Boots) + 1, ID: printable.Line(string(id)), Soft: id.Soft(), start: last.BootID, ended: last.At + last.Seconds}
 	var pauses []pause
 	if n := len(t.Boots); boot.Soft && n > 0 && t.Boots[n-1].start.Boot() == id.Boot() {
 		before := t.Boots[n-1]
@@ -177,7 +175,7 @@ func (t *Timeline) begin(clock *clock, times pivot.Boot, steps []pivot.Duration)
 }
 
 // rebooted extends the last boot to the start of the next one.
-func (t *Timeline) rebooted(next Boot, doubt string) {
+func (t *Timeline) rebooted(next TimelineBoot, doubt string) {
 	if doubt != "" {
 		t.note(doubt)
 	}
@@ -187,12 +185,12 @@ func (t *Timeline) rebooted(next Boot, doubt string) {
 	}
 	if next.Begin > t.Seconds {
 		last := &t.Boots[len(t.Boots)-1]
-		last.Bars = append(last.Bars, Bar{Kind: Reboot, Name: name, Begin: t.Seconds, End: next.Begin})
+		last.Bars = append(last.Bars, Bar{Kind: BarReboot, Name: name, Begin: t.Seconds, End: next.Begin})
 	}
 }
 
-// clock maps the machine's clock to the axis.
-type clock struct {
+// bootClock maps the machine's clock to the axis.
+type bootClock struct {
 	time time.Time // of a kernel's start; zero: unknown
 	at   float64   // position of that time on the axis
 }
@@ -206,7 +204,7 @@ const (
 
 // place returns the position of a kernel's start on the axis according to the clock, but not
 // before earliest, and a note if that position is not accurate.
-func (c *clock) place(started time.Time, earliest float64) (at float64, doubt string) {
+func (c *bootClock) place(started time.Time, earliest float64) (at float64, doubt string) {
 	at = c.at + started.Sub(c.time).Seconds()
 	switch {
 	case started.IsZero() || c.time.IsZero() || at < earliest:
@@ -222,7 +220,7 @@ func (c *clock) place(started time.Time, earliest float64) (at float64, doubt st
 // byBoot groups the steps by boot. A system that was entered from the initramfs is in the boot of the initramfs.
 func byBoot(steps []pivot.Duration) (boots [][]pivot.Duration) {
 	for i, step := range steps {
-		if i == 0 || step.BootID != steps[i-1].BootID && !follows(step.BootID, steps[i-1].BootID) {
+		if i == 0 || step.BootID != steps[i-1].BootID && !entersAfter(step.BootID, steps[i-1].BootID) {
 			boots = append(boots, nil)
 		}
 		boots[len(boots)-1] = append(boots[len(boots)-1], step)
@@ -230,13 +228,13 @@ func byBoot(steps []pivot.Duration) (boots [][]pivot.Duration) {
 	return boots
 }
 
-// follows reports whether the system of a start was entered from the initramfs of another.
-func follows(id, before pid1.StartID) bool { return id.Entered() && id.Boot() == string(before) }
+// entersAfter reports whether the system of a start was entered from the initramfs of another.
+func entersAfter(id, before pid1.StartID) bool { return id.Entered() && id.Boot() == string(before) }
 
-// split returns the steps of a boot until its initramfs has entered another system, and those after that.
-func split(steps []pivot.Duration) (early, late []pivot.Duration) {
+// splitEntered returns the steps of a boot until its initramfs has entered another system, and those after that.
+func splitEntered(steps []pivot.Duration) (early, late []pivot.Duration) {
 	for i := range steps {
-		if i > 0 && follows(steps[i].BootID, steps[i-1].BootID) {
+		if i > 0 && entersAfter(steps[i].BootID, steps[i-1].BootID) {
 			return steps[:i], steps[i:]
 		}
 	}
@@ -245,12 +243,12 @@ func split(steps []pivot.Duration) (early, late []pivot.Duration) {
 
 // entered returns the bar for the startup of a system that was entered from the initramfs, until pivot's first step in
 // it.
-func (b Boot) entered(times pivot.Boot, first pivot.Duration) []Bar {
+func (b TimelineBoot) entered(times pivot.Boot, first pivot.Duration) []Bar {
 	begin, end := b.kernel+b.drawn(times.System), b.kernel+b.drawn(first.At)
 	if times.System == 0 || end <= begin {
 		return nil
 	}
-	return []Bar{{Kind: Start, Name: "system", Begin: begin, End: end}}
+	return []Bar{{Kind: BarStart, Name: "system", Begin: begin, End: end}}
 }
 
 func timesOf(boots []pivot.Boot, id pid1.StartID) pivot.Boot {
@@ -262,28 +260,28 @@ func timesOf(boots []pivot.Boot, id pid1.StartID) pivot.Boot {
 
 // startup returns the bars for the startup of a boot, until pivot's first step in it. None of them is known of a
 // soft reboot.
-func (b Boot) startup(times pivot.Boot, first pivot.Duration) (bars []Bar) {
+func (b TimelineBoot) startup(times pivot.Boot, first pivot.Duration) (bars []Bar) {
 	if times.ID == "" || b.Soft {
 		return nil
 	}
-	add := func(kind Kind, name string, begin, end float64) {
+	add := func(kind BarKind, name string, begin, end float64) {
 		if end > begin {
 			bars = append(bars, Bar{Kind: kind, Name: name, Begin: begin, End: end})
 		}
 	}
-	add(Firmware, "firmware", b.Begin, b.Begin+times.Firmware)
-	add(Firmware, "boot loader", b.Begin+times.Firmware, b.kernel)
+	add(BarFirmware, "firmware", b.Begin, b.Begin+times.Firmware)
+	add(BarFirmware, "boot loader", b.Begin+times.Firmware, b.kernel)
 	kernel := b.kernel
 	first.At = max(first.At, times.System, times.Initramfs)
 	real := first.At
 	first.At = b.drawn(first.At)
 	end := func(stamps ...float64) float64 { return kernel + cmp.Or(append(stamps, first.At)...) }
-	add(Start, "kernel", kernel, end(times.Initramfs, times.System))
+	add(BarStart, "kernel", kernel, end(times.Initramfs, times.System))
 	if times.Initramfs > 0 {
-		add(Start, "initramfs", kernel+times.Initramfs, end(times.System))
+		add(BarStart, "initramfs", kernel+times.Initramfs, end(times.System))
 	}
 	if times.System > 0 {
-		add(Start, "system", kernel+times.System, kernel+first.At)
+		add(BarStart, "system", kernel+times.System, kernel+first.At)
 	}
 	if n := len(bars); n > 0 && first.At < real {
 		bars[n-1].Took = bars[n-1].End - bars[n-1].Begin + real - first.At
@@ -292,7 +290,7 @@ func (b Boot) startup(times pivot.Boot, first pivot.Duration) (bars []Bar) {
 }
 
 // steps returns the bars for pivot's steps in a boot.
-func (t *Timeline) steps(boot Boot, steps []pivot.Duration) (bars []Bar) {
+func (t *Timeline) steps(boot TimelineBoot, steps []pivot.Duration) (bars []Bar) {
 	at := max(boot.kernel, boot.Begin)
 	if n := len(boot.Bars); n > 0 {
 		at = max(at, boot.Bars[n-1].End)
@@ -303,15 +301,15 @@ func (t *Timeline) steps(boot Boot, steps []pivot.Duration) (bars []Bar) {
 		} else {
 			t.note("when its steps began is not known: they are drawn end to end")
 		}
-		bar := Bar{Kind: Step, Name: printable.Line(step.Name), Begin: at, End: at + max(0, step.Seconds), Bytes: step.Bytes, Failed: step.Failed}
+		bar := Bar{Kind: BarStep, Name: printable.Line(step.Name), Begin: at, End: at + max(0, step.Seconds), Bytes: step.Bytes, Failed: step.Failed}
 		for _, try := range step.Tries {
 			moment := bar.End
 			if try.At > 0 {
 				moment = min(max(boot.kernel+boot.drawn(try.At), bar.Begin), bar.End)
 			}
-			bar.Tries = append(bar.Tries, Try{At: moment, Message: printable.Line(try.Message)})
+			bar.Tries = append(bar.Tries, TimelineTry{At: moment, Message: printable.Line(try.Message)})
 			if try.Last {
-				bar.Kind = Failed
+				bar.Kind = BarFailed
 			}
 		}
 		bars = append(bars, bar)
@@ -330,7 +328,7 @@ func (t *Timeline) AddUnits(last pid1.StartID, started map[string]float64) {
 	boot := &t.Boots[n-1]
 	for _, name := range slices.Sorted(maps.Keys(started)) {
 		at := boot.kernel + boot.drawn(started[name])
-		boot.Bars = append(boot.Bars, Bar{Kind: Unit, Name: name, Begin: at, End: at})
+		boot.Bars = append(boot.Bars, Bar{Kind: BarUnit, Name: name, Begin: at, End: at})
 		t.Seconds = max(t.Seconds, at)
 	}
 }

@@ -1,4 +1,4 @@
-package plot
+package status
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 	"machine-pivot/pivot"
 )
 
-// journal returns a first boot over two boots, with a registry that comes up late.
-func journal() pivot.JournalContent {
+// journalOfTwoBoots returns a first boot over two boots, with a registry that comes up late.
+func journalOfTwoBoots() pivot.JournalContent {
 	kernel := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 	return pivot.JournalContent{
 		Phase: pivot.PhaseDone, Attempt: 1, Started: kernel.Add(40 * time.Second),
@@ -39,7 +39,7 @@ func journal() pivot.JournalContent {
 
 // TestTimeline (P74): a transaction can be shown as a timeline: its boots, steps, bytes and failures, also from another machine's journal.
 func TestTimeline(t *testing.T) {
-	timeline, err := Of(journal(), 0)
+	timeline, err := TimelineOf(journalOfTwoBoots(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,16 +78,16 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestEntered: a system that was entered from the initramfs is in the boot of that.
-func TestEntered(t *testing.T) {
-	r := journal()
+// TestTimelineEntered: a system that was entered from the initramfs is in the boot of that.
+func TestTimelineEntered(t *testing.T) {
+	r := journalOfTwoBoots()
 	r.Boots = r.Boots[:1]
 	r.Boots[0].System = 0
 	r.Boots = append(r.Boots, pivot.Boot{ID: "one+entered", Kernel: r.Boots[0].Kernel, Initramfs: r.Boots[0].Initramfs, System: 140})
 	r.Phases = slices.DeleteFunc(r.Phases, func(d pivot.Duration) bool { return d.BootID != "one" })
 	last := r.Phases[len(r.Phases)-1]
 	r.Phases = append(r.Phases, pivot.Duration{Name: "prove", Seconds: 1, BootID: "one+entered", At: 145})
-	timeline, err := Of(r, 0)
+	timeline, err := TimelineOf(r, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,16 +109,16 @@ func TestEntered(t *testing.T) {
 	}
 }
 
-// TestSoftReboot: a start by a soft reboot has the times of the kernel that it keeps, also after days.
-func TestSoftReboot(t *testing.T) {
+// TestTimelineSoftReboot: a start by a soft reboot has the times of the kernel that it keeps, also after days.
+func TestTimelineSoftReboot(t *testing.T) {
 	const day = 24 * 3600
 	for _, waited := range []float64{0, 3 * day} {
-		r := journal()
+		r := journalOfTwoBoots()
 		r.Boots = append(r.Boots, pivot.Boot{ID: "two+1", Kernel: r.Boots[1].Kernel})
 		r.Phases = append(r.Phases,
 			pivot.Duration{Name: "commit", Seconds: 2, BootID: "two", At: 30 + waited},
 			pivot.Duration{Name: "prove", Seconds: 1, BootID: "two+1", At: 42 + 2*waited})
-		timeline, err := Of(r, 0)
+		timeline, err := TimelineOf(r, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,11 +141,11 @@ func TestSoftReboot(t *testing.T) {
 	}
 }
 
-// TestLongUptime: a boot that is up for days before pivot begins, and between two runs, does
+// TestTimelineLongUptime: a boot that is up for days before pivot begins, and between two runs, does
 // not squeeze the steps. Real durations are named, and the next boot follows at its distance.
-func TestLongUptime(t *testing.T) {
+func TestTimelineLongUptime(t *testing.T) {
 	const day = 24 * 3600
-	r := journal()
+	r := journalOfTwoBoots()
 	for i := range r.Phases[:3] {
 		r.Phases[i].At += 5 * day
 		for j := range r.Phases[i].Tries {
@@ -154,7 +154,7 @@ func TestLongUptime(t *testing.T) {
 	}
 	r.Phases[2].At += day // the commit came with another run
 	r.Boots[1].Kernel = r.Boots[1].Kernel.Add(6 * day * time.Second)
-	timeline, err := Of(r, 0)
+	timeline, err := TimelineOf(r, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,12 +182,12 @@ func TestLongUptime(t *testing.T) {
 	}
 }
 
-// TestCauseInFull: the cause of a failure is there to its last word, whatever its length.
-func TestCauseInFull(t *testing.T) {
+// TestTimelineCauseInFull: the cause of a failure is there to its last word, whatever its length.
+func TestTimelineCauseInFull(t *testing.T) {
 	for _, cause := range []string{"short", strings.Repeat("no route to r.example ", 40) + "end", strings.Repeat("f", 1000), strings.Repeat("é", 163) + " " + strings.Repeat("ü", 164)} {
-		r := journal()
+		r := journalOfTwoBoots()
 		r.Error = &pivot.Failure{Message: cause}
-		timeline, err := Of(r, 0)
+		timeline, err := TimelineOf(r, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,8 +196,8 @@ func TestCauseInFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		shown := ""
-		for _, line := range wrapped(cause, width-2*margin) {
-			if float64(len([]rune(line)))*charSize > width-2*margin {
+		for _, line := range wrappedTo(cause, svgWidth-2*svgMargin) {
+			if float64(len([]rune(line)))*svgCharSize > svgWidth-2*svgMargin {
 				t.Errorf("the line %q is too long", line)
 			}
 			shown += strings.ReplaceAll(line, " ", "")
@@ -208,13 +208,13 @@ func TestCauseInFull(t *testing.T) {
 	}
 }
 
-// TestClocks: unknown times give a note, and nothing is drawn before its predecessor.
-func TestClocks(t *testing.T) {
-	back := journal()
+// TestTimelineClocks: unknown times give a note, and nothing is drawn before its predecessor.
+func TestTimelineClocks(t *testing.T) {
+	back := journalOfTwoBoots()
 	back.Boots[1].Kernel = back.Boots[0].Kernel.Add(-time.Hour) // the clock was set
-	late := journal()
+	late := journalOfTwoBoots()
 	late.Boots[1].Kernel = late.Boots[0].Kernel.Add(26 * time.Hour)
-	old := journal()
+	old := journalOfTwoBoots()
 	old.Boots = nil
 	for i := range old.Phases {
 		old.Phases[i].At, old.Phases[i].Tries = 0, nil
@@ -223,8 +223,8 @@ func TestClocks(t *testing.T) {
 		name    string
 		journal pivot.JournalContent
 		notes   int
-	}{{"a clock that was set back", back, 1}, {"an older program's journal", old, 2}, {"a reboot on the next day", late, 1}, {"all is known", journal(), 0}} {
-		timeline, err := Of(c.journal, 0)
+	}{{"a clock that was set back", back, 1}, {"an older program's journal", old, 2}, {"a reboot on the next day", late, 1}, {"all is known", journalOfTwoBoots(), 0}} {
+		timeline, err := TimelineOf(c.journal, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,15 +246,15 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestBefore: earlier transactions can be plotted; one that does not exist is an error.
-func TestBefore(t *testing.T) {
-	r := journal()
+// TestTimelineBefore: earlier transactions can be plotted; one that does not exist is an error.
+func TestTimelineBefore(t *testing.T) {
+	r := journalOfTwoBoots()
 	account := func(name string, at time.Time) pivot.Account {
 		return pivot.Account{Phase: pivot.PhaseFailed, Started: at, Phases: []pivot.Duration{{Name: name, Seconds: 1}}}
 	}
 	r.History = []pivot.Account{account("first", r.Started.Add(-2*time.Hour)), account("second", r.Started.Add(-time.Hour)), account("this one", r.Started)}
 	for before, want := range map[int]string{0: "read", 1: "second", 2: "first"} {
-		timeline, err := Of(r, before)
+		timeline, err := TimelineOf(r, before)
 		if err != nil || len(timeline.Boots) == 0 {
 			t.Fatalf("before %d: %+v, %v", before, timeline, err)
 		}
@@ -263,10 +263,10 @@ func TestBefore(t *testing.T) {
 			t.Errorf("before %d: the bars are %+v, without %s", before, bars, want)
 		}
 	}
-	if _, err := Of(r, 3); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "the journal has 2 before it") {
+	if _, err := TimelineOf(r, 3); fault.KindOf(err) != fault.Usage || !strings.Contains(err.Error(), "the journal has 2 before it") {
 		t.Errorf("before 3: %v", err)
 	}
-	if _, err := Of(pivot.JournalContent{Phase: pivot.PhaseIdle}, 0); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
+	if _, err := TimelineOf(pivot.JournalContent{Phase: pivot.PhaseIdle}, 0); fault.KindOf(err) != fault.Refused || fault.HintOf(err) == "" {
 		t.Errorf("nothing begun: %v", err)
 	}
 }
@@ -331,10 +331,10 @@ func drawn(t *testing.T, timeline Timeline) element {
 	return svg
 }
 
-// TestSVG: each bar is in the picture, at the place and with the length that its times give,
+// TestTimelineSVG: each bar is in the picture, at the place and with the length that its times give,
 // and the picture is self-contained.
-func TestSVG(t *testing.T) {
-	timeline, err := Of(journal(), 0)
+func TestTimelineSVG(t *testing.T) {
+	timeline, err := TimelineOf(journalOfTwoBoots(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -350,11 +350,11 @@ func TestSVG(t *testing.T) {
 	if len(groups) != len(bars) {
 		t.Fatalf("%d bars are drawn, want %d", len(groups), len(bars))
 	}
-	scale := (width - 2*margin) / timeline.Seconds
+	scale := (svgWidth - 2*svgMargin) / timeline.Seconds
 	y := 0.0
 	for i, g := range groups {
 		rect := g.all(named("rect"))[0]
-		wantX, wantWidth := margin+bars[i].Begin*scale, math.Max(2, (bars[i].End-bars[i].Begin)*scale)
+		wantX, wantWidth := svgMargin+bars[i].Begin*scale, math.Max(2, (bars[i].End-bars[i].Begin)*scale)
 		if g.attr("data-name") != bars[i].Name || math.Abs(rect.number(t, "x")-wantX) > 0.1 || math.Abs(rect.number(t, "width")-wantWidth) > 0.1 {
 			t.Errorf("bar %s is at %s, %s wide, want %.1f and %.1f", g.attr("data-name"), rect.attr("x"), rect.attr("width"), wantX, wantWidth)
 		}
@@ -403,7 +403,7 @@ func inside(t *testing.T, svg element) {
 		}
 	}
 	for _, e := range svg.all(named("text")) {
-		room := charSize * float64(len([]rune(e.Text)))
+		room := svgCharSize * float64(len([]rune(e.Text)))
 		if strings.HasPrefix(e.attr("class"), "title") {
 			room *= 17.0 / 11
 		}
@@ -413,15 +413,15 @@ func inside(t *testing.T, svg element) {
 	}
 }
 
-// TestFailed: an error that ended the run is drawn, whatever its length and content.
-func TestFailed(t *testing.T) {
-	r := journal()
+// TestTimelineFailed: an error that ended the run is drawn, whatever its length and content.
+func TestTimelineFailed(t *testing.T) {
+	r := journalOfTwoBoots()
 	r.Phase, r.Phases, r.Boots = pivot.PhaseFailed, r.Phases[:2], r.Boots[:1]
 	message := "cannot pull: \x1b[31m" + strings.Repeat("\u202every long ", 100) + "</svg>"
 	r.Error = &pivot.Failure{Message: message}
 	r.Boots[0].ID, r.Phases[0].BootID, r.Phases[1].BootID = "\x00\xff", "\x00\xff", "\x00\xff"
 	r.Phases[1].Tries = append(r.Phases[1].Tries, pivot.Try{At: 101, Message: message, Last: true})
-	timeline, err := Of(r, 0)
+	timeline, err := TimelineOf(r, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -439,7 +439,7 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-func TestTick(t *testing.T) {
+func TestTimelineTick(t *testing.T) {
 	for seconds, want := range map[float64]float64{0: 0.0001, 9: 1, 10: 1, 11: 2, 95: 10, 248: 50, 3000: 500} {
 		if got := tick(seconds); math.Abs(got-want) > 1e-9 {
 			t.Errorf("%v s have a line each %v s, want %v", seconds, got, want)
