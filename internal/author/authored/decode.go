@@ -55,8 +55,8 @@ func DecodeMade(object map[string]any, rules Rules) ([]*MachineConfig, problem.R
 	return all, report
 }
 
-// SameNames reports MachineConfigs with the same name: a cluster can hold only one of them.
-func SameNames(all []*MachineConfig) problem.Report {
+// sameNames reports MachineConfigs with the same name: a cluster can hold only one of them.
+func sameNames(all []*MachineConfig) problem.Report {
 	var report problem.Report
 	files := map[string]string{}
 	for _, mc := range all {

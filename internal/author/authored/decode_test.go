@@ -67,15 +67,12 @@ func TestDecodeManyProblems(t *testing.T) {
 }
 
 func TestSameNames(t *testing.T) {
-	in := "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata: {name: a, labels: {machineconfiguration.openshift.io/role: worker}}\nspec: {}\n"
-	first, report := authored.Decode("one.yaml", []byte(in), rules())
-	second, more := authored.Decode("two.yaml", []byte(in), rules())
-	if len(report)+len(more) > 0 {
-		t.Fatal(report, more)
-	}
-	const want = `two.yaml: error: $.metadata.name: the name "a" is that of another MachineConfig too, in one.yaml`
-	if got := authored.SameNames(append(first, second...)).String(); got != want {
-		t.Errorf("%s\nwant %s", got, want)
+	in := object("worker", "a", "{}")
+	dir := tree(t, map[string]string{"one.yaml": in, "two.yaml": in})
+	_, report, err := authored.Read(t.Context(), []string{dir}, nil, rules())
+	const want = `two.yaml: error: $.metadata.name: the name "a" is that of another MachineConfig too, in `
+	if got := report.String(); err != nil || !strings.Contains(got, want) || !strings.HasSuffix(got, "one.yaml") || len(report) != 1 {
+		t.Errorf("%s (%v)\nwant %s", got, err, want)
 	}
 }
 

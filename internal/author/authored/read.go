@@ -47,7 +47,7 @@ func Read(ctx context.Context, paths []string, stdin io.Reader, rules Rules) ([]
 			report = append(report, problems...)
 		}
 	}
-	return all, append(report, SameNames(all)...), nil
+	return all, append(report, sameNames(all)...), nil
 }
 
 // Files returns the files that Read reads for these paths, those of a directory sorted by name, and the
