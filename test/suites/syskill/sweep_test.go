@@ -208,9 +208,9 @@ func TestTerminate(t *testing.T) {
 		len(effects), (len(all)+2)/3, finished, time.Since(start).Seconds())
 }
 
-// points returns the effects to kill at: all of them in a long run. Else it is about that many, sampled where an effect
+// points returns the effects to kill at: all of them in a long run. Else it is at most that many, sampled where an effect
 // differs from the one before (ten unlinks in a row count once).
-func points(effects []string, about int) []int {
+func points(effects []string, most int) []int {
 	var all, begin []int
 	for i := range effects {
 		all = append(all, i+1)
@@ -222,7 +222,7 @@ func points(effects []string, about int) []int {
 		return all
 	}
 	var some []int
-	for i := 0; i < len(begin); i += max(1, len(begin)/about) {
+	for i := 0; i < len(begin); i += (len(begin) + most - 1) / most {
 		some = append(some, begin[i])
 	}
 	return some

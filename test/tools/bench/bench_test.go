@@ -31,12 +31,24 @@ func TestMain(m *testing.M) {
 
 // TestShort runs a small benchmark and checks the figures that do not depend on the load of the
 // machine.
-func TestShort(t *testing.T) {
+func TestShort(t *testing.T) { checkShort(t, false) }
+
+// TestShortWithRivals has podman and skopeo, too. It is part of "make nightly".
+func TestShortWithRivals(t *testing.T) { checkShort(t, true) }
+
+// checkShort runs a small benchmark and checks each of its results.
+func checkShort(t *testing.T, rivals bool) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("imports some GB")
 	}
 	need.Ostree(t)
-	r := short(t)
+	s := small(t)
+	s.rivals = rivals
+	r, err := run(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, one := range r.Results {
 		t.Run(one.Image+" by "+one.Contender, func(t *testing.T) {
 			if one.Unavailable != "" {
@@ -46,17 +58,6 @@ func TestShort(t *testing.T) {
 		})
 	}
 	t.Log(text(t, r))
-}
-
-func short(t *testing.T) *report {
-	t.Helper()
-	s := small(t)
-	s.rivals = true
-	r, err := run(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }
 
 // small are the settings of a small benchmark, with the same images on each machine.
