@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"slices"
 
-	"machine-pivot/internal/enter"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/settings"
 	"machine-pivot/pivot"
@@ -40,10 +40,10 @@ type Early interface {
 	CloseIgnition(disk hostfiles.Disk) error
 	// Running reads what the machine was started with. It is called before the commit. The error says why no
 	// deployment can be entered here.
-	Running(ctx context.Context) (enter.Running, error)
+	Running(ctx context.Context) (initramfs.Running, error)
 	// RequestEnter has the boot go on into the committed deployment, given by its ID, when this
 	// program has ended. The error says why that is impossible.
-	RequestEnter(ctx context.Context, running enter.Running, deployment string) error
+	RequestEnter(ctx context.Context, running initramfs.Running, deployment string) error
 }
 
 // Enter implements machine.Place.
@@ -69,7 +69,7 @@ func (p Initramfs) Engine(h *host.Host) (pivot.Engine, bool) {
 func (p Initramfs) Continuation(ctx context.Context) (machine.Continuation, error) {
 	running, err := p.Early.Running(ctx)
 	if err == nil {
-		err = enter.Refusal(running.Reasons())
+		err = running.Refusal()
 	}
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"machine-pivot/internal/enter"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/initramfs"
 )
@@ -21,11 +20,11 @@ func enterCommand() *cobra.Command {
 				return fault.New(fault.Refused, "cannot enter a deployment: this is no initramfs").
 					WithHint("pivot-enter.service runs this in the initramfs")
 			}
-			request, err := enter.ReadRequest("/run")
+			request, err := initramfs.ReadEnterRequest("/run")
 			if err != nil {
 				return err
 			}
-			if err := enter.New(request, initramfs.StopAlone).Go(cmd.Context()); err != nil {
+			if err := initramfs.NewWay(request).Go(cmd.Context()); err != nil {
 				return err
 			}
 			newLog(cmd.ErrOrStderr()).Infof("the boot continues in deployment %s", request.Deployment)

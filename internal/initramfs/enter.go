@@ -9,7 +9,6 @@ import (
 
 	"github.com/coreos/go-systemd/v22/dbus"
 
-	"machine-pivot/internal/enter"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
 )
@@ -19,26 +18,26 @@ const bootEdit = "coreos-boot-edit.service"
 
 // Running reads what the machine was started with. It must be called before a commit. The error says why no deployment
 // can be entered here.
-func (i *Initramfs) Running(ctx context.Context) (enter.Running, error) {
-	if _, err := os.Stat(enter.PrepareRootPath); err != nil {
-		return enter.Running{}, fmt.Errorf("the initramfs has no ostree-prepare-root: %w", err)
+func (i *Initramfs) Running(ctx context.Context) (Running, error) {
+	if _, err := os.Stat(prepareRootPath); err != nil {
+		return Running{}, fmt.Errorf("the initramfs has no ostree-prepare-root: %w", err)
 	}
-	if !hasUnit(enter.Unit) {
-		return enter.Running{}, errors.New("the initramfs has no " + enter.Unit)
+	if !hasUnit(enterUnit) {
+		return Running{}, errors.New("the initramfs has no " + enterUnit)
 	}
 	if err := checkQueued(ctx); err != nil {
-		return enter.Running{}, err
+		return Running{}, err
 	}
 	sysroot := ostree.OpenSysroot(i.Root)
 	booted, err := sysroot.Booted()
 	if err != nil {
-		return enter.Running{}, err
+		return Running{}, err
 	}
 	all, err := sysroot.Deployments()
 	if err != nil {
-		return enter.Running{}, err
+		return Running{}, err
 	}
-	running := enter.Running{Deployment: booted.DeploymentRef}
+	running := Running{Deployment: booted.DeploymentRef}
 	for _, d := range all {
 		if d.DeploymentRef == booted.DeploymentRef {
 			running.Entry = d.Entry
@@ -66,23 +65,23 @@ func (i *Initramfs) Running(ctx context.Context) (enter.Running, error) {
 
 // RequestEnter has systemd enter the committed deployment when this process has ended. The error says why that cannot
 // be.
-func (i *Initramfs) RequestEnter(ctx context.Context, running enter.Running, deployment string) error {
+func (i *Initramfs) RequestEnter(ctx context.Context, running Running, deployment string) error {
 	sysroot := ostree.OpenSysroot(i.Root)
 	next, err := sysroot.Default()
 	if err != nil {
 		return err
 	}
-	committed := enter.Committed{Deployment: deployment, Default: next, Aboot: sysroot.HasAboot(next.Entry)}
-	if err := enter.Refusal(enter.Reasons(running, committed)); err != nil {
+	made := committed{Deployment: deployment, Default: next, Aboot: sysroot.HasAboot(next.Entry)}
+	if err := refusal(reasonsOf(running, made)); err != nil {
 		return err
 	}
 	if err := checkQueued(ctx); err != nil {
 		return err
 	}
-	return enter.Request{Deployment: deployment, Link: next.Entry.Ostree()}.Write("/run")
+	return EnterRequest{Deployment: deployment, Link: next.Entry.Ostree()}.write("/run")
 }
 
-// checkQueued returns an error unless systemd is going to start enter.Unit when this process has ended: pivot says that
+// checkQueued returns an error unless systemd is going to start enterUnit when this process has ended: pivot says that
 // the boot continues only if something continues. In a boot, initrd.target wants the unit, so its job is queued from
 // the beginning and waits for the unit of this process, after which the other is ordered. In the emergency shell, all
 // jobs are gone, and a unit that is started by hand brings no others.
@@ -92,8 +91,8 @@ func checkQueued(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("cannot list systemd's jobs: %w", err)
 		}
-		if !slices.ContainsFunc(jobs, func(j dbus.JobStatus) bool { return j.Unit == enter.Unit && j.JobType == "start" }) {
-			return errors.New("systemd is not going to start " + enter.Unit + ", as in the emergency shell")
+		if !slices.ContainsFunc(jobs, func(j dbus.JobStatus) bool { return j.Unit == enterUnit && j.JobType == "start" }) {
+			return errors.New("systemd is not going to start " + enterUnit + ", as in the emergency shell")
 		}
 		return nil
 	})
@@ -112,9 +111,9 @@ func isActive(ctx context.Context, unit string) (active bool, err error) {
 	return active, err
 }
 
-// StopAlone stops a unit of the initramfs, if it is active. What requires the unit continues: that would be the whole
+// stopAlone stops a unit of the initramfs, if it is active. What requires the unit continues: that would be the whole
 // boot.
-func StopAlone(ctx context.Context, unit string) error {
+func stopAlone(ctx context.Context, unit string) error {
 	if !hasUnit(unit) {
 		return nil
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"machine-pivot/internal/enter"
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/ostree"
 	"machine-pivot/kargs"
@@ -66,7 +65,7 @@ func TestRequestEnter(t *testing.T) {
 	}
 	write(t, dir+"/end", "")
 	await("initrd.target", func() bool { return active("initrd.target") })
-	if request, err := enter.ReadRequest("/run"); err != nil || request.Deployment != deployment || lines("entered") != 1 {
+	if request, err := initramfs.ReadEnterRequest("/run"); err != nil || request.Deployment != deployment || lines("entered") != 1 {
 		t.Errorf("requested %+v, %v; entered %d times", request, err, lines("entered"))
 	}
 
@@ -86,7 +85,7 @@ func TestRequestEnter(t *testing.T) {
 }
 
 // committed returns an initramfs with a commit that can be entered, and the ID of what was committed.
-func committed(t *testing.T) (*initramfs.Initramfs, enter.Running, string) {
+func committed(t *testing.T) (*initramfs.Initramfs, initramfs.Running, string) {
 	t.Helper()
 	root := t.TempDir()
 	entry := func(link string) string {
@@ -102,7 +101,7 @@ func committed(t *testing.T) (*initramfs.Initramfs, enter.Running, string) {
 	all, err := ostree.OpenSysroot(root).Deployments()
 	must(t, err)
 	old := all[1]
-	return initramfs.New(root), enter.Running{
+	return initramfs.New(root), initramfs.Running{
 		Deployment: old.DeploymentRef, Linked: old.DeploymentRef, Entry: old.Entry, Cmdline: kargs.Split("root=UUID=1 rw " + old.Entry.Options),
 	}, all[0].ID()
 }

@@ -6,7 +6,8 @@
 // private mount namespace, so that a killed process leaves none behind and no other process
 // sees them.
 //
-// Errors have the kind fault.Later, because the started system can do the same work.
+// Errors have the kind fault.Later, because the started system can do the same work. Those of a Way have not: it leads
+// the initramfs into the committed deployment.
 //
 // Sources: systemd's bootup(7) and initrd interface, ostree-prepare-root(1), dracut.cmdline(7),
 // and for Fedora CoreOS the units of its dracut modules.

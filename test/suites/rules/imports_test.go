@@ -87,8 +87,7 @@ var importTable = map[string]rule{
 	"settings":  {ours: []string{"fault", "hostfiles", "kargs", "verdict", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net/http"})},
 	"verdict":   {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"host":      {ours: append([]string{"sepolicy", "osimage/imageref", "ostree", "pivot", "machineconfig/enable", "projection", "secureboot", "settings", "pid1"}, values...), foreign: true, never: commandLine},
-	"enter":     {ours: []string{"ostree", "kargs", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
-	"initramfs": {ours: []string{"enter", "ostree", "kargs", "fault", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
+	"initramfs": {ours: []string{"ostree", "kargs", "fault", "hostfiles", "pid1"}, foreign: true, never: slices.Concat(commandLine, []string{"net"})},
 	"trial":     {ours: []string{"ostree", "fault", "hostfiles", "machine", "pivot", "retry", "rpmostree", "host", "settings", "systemd-units"}, never: slices.Concat(processes, commandLine, world)},
 	"slot":      {ours: []string{"fault", "host", "hostfiles", "machine", "osimage/source", "pid1", "pivot", "retry", "settings", "systemd-units"}, never: slices.Concat(processes, commandLine)},
 	"status":    {ours: []string{"pivot", "api", "fault", "hostfiles", "printable", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine)},
@@ -107,7 +106,7 @@ var importTable = map[string]rule{
 	"rehearsal":   {ours: []string{"bootloader", "hostfiles", "machine", "machineconfig/enable", "ostree", "pivot", "rehearse", "secureboot", "settings", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"day2":        {ours: []string{"sepolicy", "disruption", "fault", "guard", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "rpmostree", "settings", "pid1"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"maintenance": {ours: []string{"fault", "machine", "pivot", "window"}, never: slices.Concat(processes, commandLine, world)},
-	"firstboot":   {ours: []string{"enter", "fault", "host", "hostfiles", "machine", "machineconfig", "pivot", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"firstboot":   {ours: []string{"fault", "host", "hostfiles", "initramfs", "machine", "machineconfig", "pivot", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot":   {ours: all, foreign: true, never: processes},
 
 	// The node agent: it runs pivot, and changes no machine itself. Nothing of it is linked into pivot,

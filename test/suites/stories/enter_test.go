@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"machine-pivot/firstboot"
-	entering "machine-pivot/internal/enter"
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/pid1"
@@ -22,18 +21,18 @@ import (
 // entersHere is an initramfs in which a committed deployment can be entered, unless it is made to fail.
 type entersHere struct {
 	place
-	running         entering.Running
+	running         initramfs.Running
 	unread, refused error
 	requested       string // the ID of the deployment
 }
 
-func (e *entersHere) Running(context.Context) (entering.Running, error) {
+func (e *entersHere) Running(context.Context) (initramfs.Running, error) {
 	running := e.running
 	running.Entry.Linux = "/boot/vmlinuz"
 	return running, e.unread
 }
 
-func (e *entersHere) RequestEnter(_ context.Context, _ entering.Running, deployment string) error {
+func (e *entersHere) RequestEnter(_ context.Context, _ initramfs.Running, deployment string) error {
 	e.requested = deployment
 	return e.refused
 }
@@ -132,7 +131,7 @@ func TestEnterOrReboot(t *testing.T) {
 		note   string
 	}{
 		"what runs is not known":  {entersHere{unread: errors.New("no kernel command line")}, declined + "no kernel command line"},
-		"a condition was not met": {entersHere{running: entering.Running{BootLoader: "zipl"}}, declined + "the boot loader is zipl"},
+		"a condition was not met": {entersHere{running: initramfs.Running{BootLoader: "zipl"}}, declined + "the boot loader is zipl"},
 		"a condition is not met":  {entersHere{refused: errors.New("another kernel")}, "not without a reboot but by an ordinary reboot: another kernel"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"machine-pivot/internal/enter"
 	"machine-pivot/internal/initramfs"
 	"machine-pivot/kargs"
 )
@@ -32,13 +31,13 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	request, err := enter.ReadRequest("/run")
+	request, err := initramfs.ReadEnterRequest("/run")
 	if err != nil {
 		return err
 	}
 	ctx, fail := context.WithCancelCause(context.Background())
 	defer fail(nil)
-	way := enter.New(request, initramfs.StopAlone)
+	way := initramfs.NewWay(request)
 	n := 0
 	way.Before = func(call string) {
 		if n == at {

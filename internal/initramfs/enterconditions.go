@@ -1,12 +1,4 @@
-// Package enter leads an initramfs into a deployment that was committed there, so that the boot continues in the new
-// system and needs no reboot. It says when that is possible, and does it.
-//
-// ostree-prepare-root makes the new root beside the old one, in a private mount namespace. Only when it is complete
-// and checked, it replaces the old root. Whoever runs a Way must reboot the machine if that fails or is killed: the
-// commit holds, so a reboot starts the same deployment.
-//
-// Sources: ostree-prepare-root(1) and its source, systemd's bootup(7), open_tree(2), move_mount(2).
-package enter
+package initramfs
 
 import (
 	"errors"
@@ -31,16 +23,18 @@ type Running struct {
 	Aboot      bool                 // the Android boot image of Entry exists
 }
 
-// Committed is what the commit has made.
-type Committed struct {
+// committed is what the commit has made.
+type committed struct {
 	Deployment string            // the ID of that of the transaction
 	Default    ostree.Deployment // what the next boot starts, with its boot entry
 	Aboot      bool              // the default entry's Android boot image exists
 }
 
-// Reasons returns why the kernel and the initramfs that run cannot enter another deployment, whatever is committed;
-// nothing if they can.
-func (r Running) Reasons() (reasons []string) {
+// Refusal returns an error with all reasons why the kernel and the initramfs that run cannot enter another deployment,
+// whatever is committed; nil if they can.
+func (r Running) Refusal() error { return refusal(r.reasons()) }
+
+func (r Running) reasons() (reasons []string) {
 	no := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
 	if r.Linked != r.Deployment {
 		no("the kernel's ostree= leads to deployment %s, and %s is mounted", r.Linked.ID(), r.Deployment.ID())
@@ -57,10 +51,10 @@ func (r Running) Reasons() (reasons []string) {
 	return append(reasons, keptByName(r.Entry, r.Aboot)...)
 }
 
-// Reasons returns why the committed deployment cannot be entered by the kernel and the initramfs that run; nothing if
+// reasonsOf returns why the committed deployment cannot be entered by the kernel and the initramfs that run; nothing if
 // it can. They have to be what the next boot would start: the same files, with the same arguments.
-func Reasons(running Running, c Committed) []string {
-	reasons, next := running.Reasons(), c.Default.Entry
+func reasonsOf(running Running, c committed) []string {
+	reasons, next := running.reasons(), c.Default.Entry
 	no := func(format string, args ...any) { reasons = append(reasons, fmt.Sprintf(format, args...)) }
 	if c.Default.ID() != c.Deployment {
 		no("the default boot entry starts %s, not what was committed", c.Default.ID())
@@ -88,8 +82,8 @@ func keptByName(e ostree.BootEntry, aboot bool) (reasons []string) {
 	return reasons
 }
 
-// Refusal returns an error with all reasons; nil if there are none.
-func Refusal(reasons []string) error {
+// refusal returns an error with all reasons; nil if there are none.
+func refusal(reasons []string) error {
 	if len(reasons) == 0 {
 		return nil
 	}

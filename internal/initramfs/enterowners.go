@@ -1,4 +1,4 @@
-package enter
+package initramfs
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// owners are units of Fedora CoreOS and RHCOS that mount something below /sysroot, and unmount it when they are stopped
+// mountOwners are units of Fedora CoreOS and RHCOS that mount something below /sysroot, and unmount it when they are stopped
 // before the system starts. If their mounts are gone by then, they fail, and emergency mode starts. They are stopped in
 // the order in which their mounts are on top of each other.
-func owners() []string {
+func mountOwners() []string {
 	return []string{"ignition-ostree-mount-state-overlays.service", "ignition-mount.service", "ignition-ostree-mount-var.service"}
 }
 
 func (w *Way) stopOwners(ctx context.Context) error {
-	for _, unit := range owners() {
+	for _, unit := range mountOwners() {
 		if err := w.Stop(ctx, unit); err != nil {
 			return err
 		}
@@ -33,16 +33,16 @@ func (w *Way) checkMounts(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return foreign(w.Root, mounts)
+	return foreignMounts(w.Root, mounts)
 }
 
-// foreign returns an error if one of the mounts at and below root is not one of ostree-prepare-root's. Those are the
+// foreignMounts returns an error if one of the mounts at and below root is not one of ostree-prepare-root's. Those are the
 // deployment, the physical root and each stateroot's /var in it, /etc and /usr if their flags differ, and /boot if it
 // is on the physical root.
-func foreign(root string, mounts []*mountinfo.Info) error {
+func foreignMounts(root string, mounts []*mountinfo.Info) error {
 	var roots []*mountinfo.Info
 	for _, m := range mounts {
-		if m.Mountpoint == root || m.Mountpoint == filepath.Join(root, physical) {
+		if m.Mountpoint == root || m.Mountpoint == filepath.Join(root, physicalPath) {
 			roots = append(roots, m)
 		}
 	}

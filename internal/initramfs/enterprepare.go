@@ -1,4 +1,4 @@
-package enter
+package initramfs
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"machine-pivot/kargs"
 )
 
-// physical is the physical root below a deployment that ostree-prepare-root has mounted.
-const physical = "sysroot"
+// physicalPath is the physical root below a deployment that ostree-prepare-root has mounted.
+const physicalPath = "sysroot"
 
 // bindPhysical shows the physical root alone, and writable, as the root file system is before ostree-prepare-root
 // runs: with sysroot.readonly that has mounted it read-only.
@@ -27,7 +27,7 @@ func (w *Way) bindPhysical(context.Context) error {
 	if err := os.MkdirAll(w.Scratch, 0o755); err != nil {
 		return err
 	}
-	if err := bind(filepath.Join(w.Root, physical), w.Scratch); err != nil {
+	if err := bindInto(filepath.Join(w.Root, physicalPath), w.Scratch); err != nil {
 		return err
 	}
 	return hostfiles.RemountWritable(w.Scratch)
@@ -35,13 +35,13 @@ func (w *Way) bindPhysical(context.Context) error {
 
 // ownRun is the directory that stands in for /run: ostree-prepare-root fails if /run/ostree exists, and writes there
 // what libostree reads later.
-func (w *Way) ownRun() string { return filepath.Join(w.Run, workPath) }
+func (w *Way) ownRun() string { return filepath.Join(w.Run, enterWorkPath) }
 
 func (w *Way) bindRun(context.Context) error {
 	if err := os.MkdirAll(w.ownRun(), 0o755); err != nil {
 		return err
 	}
-	return bind(w.ownRun(), w.Run)
+	return bindInto(w.ownRun(), w.Run)
 }
 
 // bindCmdline shows a command line that has the new deployment's ostree=. Not all versions of ostree-prepare-root take
@@ -57,7 +57,7 @@ func (w *Way) bindCmdline(context.Context) error {
 	if err := os.WriteFile(file, []byte(line.String()+"\n"), 0o644); err != nil {
 		return err
 	}
-	return bind(file, w.Cmdline)
+	return bindInto(file, w.Cmdline)
 }
 
 func (w *Way) prepareRoot(ctx context.Context) error {
@@ -81,7 +81,7 @@ func (w *Way) checkRoot(context.Context) error {
 	if err := w.checkBooted(); err != nil {
 		return err
 	}
-	for _, path := range []string{"usr/lib/os-release", "etc", physical + "/ostree/repo"} {
+	for _, path := range []string{"usr/lib/os-release", "etc", physicalPath + "/ostree/repo"} {
 		if _, err := os.Stat(filepath.Join(w.Scratch, path)); err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (w *Way) checkElsewhere() error {
 // checkBooted reads which deployment libostree will take for the booted one.
 func (w *Way) checkBooted() error {
 	at := filepath.Join(w.Scratch, "run")
-	if err := bind(w.Run, at); err != nil {
+	if err := bindInto(w.Run, at); err != nil {
 		return err
 	}
 	booted, err := ostree.OpenSysroot(w.Scratch).Booted()
@@ -130,7 +130,7 @@ func (w *Way) takeTree(context.Context) error {
 	return nil
 }
 
-func bind(from, to string) error {
+func bindInto(from, to string) error {
 	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("cannot mount %s at %s: %w", from, to, err)
 	}

@@ -1,4 +1,4 @@
-package enter
+package initramfs
 
 import (
 	"context"
@@ -8,10 +8,18 @@ import (
 	"machine-pivot/internal/hostfiles"
 )
 
-// Way is the way into a committed deployment. The fields are directories and programs of the initramfs, in which the
+// Way is the way into a committed deployment, so that the boot continues in the new system and needs no reboot.
+//
+// ostree-prepare-root makes the new root beside the old one, in a private mount namespace. Only when it is complete
+// and checked, it replaces the old root. Whoever runs a Way must reboot the machine if that fails or is killed: the
+// commit holds, so a reboot starts the same deployment.
+//
+// Sources: ostree-prepare-root(1) and its source, systemd's bootup(7), open_tree(2), move_mount(2).
+//
+// The fields are directories and programs of the initramfs, in which the
 // process runs, in the mount namespace of its systemd.
 type Way struct {
-	Request     Request
+	Request     EnterRequest
 	Root        string // the mount point of the system that starts: /sysroot
 	Run         string // /run
 	Cmdline     string // the file with the kernel's command line: /proc/cmdline
@@ -26,19 +34,19 @@ type Way struct {
 	tree    *os.File     // the new root with its mounts, which no namespace has yet
 }
 
-// New returns the way into the requested deployment.
-func New(r Request, stop func(ctx context.Context, unit string) error) *Way {
-	return &Way{Request: r, Root: "/sysroot", Run: "/run", Cmdline: "/proc/cmdline", PrepareRoot: PrepareRootPath, Scratch: "/sysroot.next", Stop: stop}
+// NewWay returns the way into the requested deployment.
+func NewWay(r EnterRequest) *Way {
+	return &Way{Request: r, Root: "/sysroot", Run: "/run", Cmdline: "/proc/cmdline", PrepareRoot: prepareRootPath, Scratch: "/sysroot.next", Stop: stopAlone}
 }
 
-// PrepareRootPath is ostree-prepare-root in an initramfs.
-const PrepareRootPath = "/usr/lib/ostree/ostree-prepare-root"
+// prepareRootPath is ostree-prepare-root in an initramfs.
+const prepareRootPath = "/usr/lib/ostree/ostree-prepare-root"
 
-// Unit is the unit of an initramfs that takes the way.
-const Unit = "pivot-enter.service"
+// enterUnit is the unit of an initramfs that takes the way.
+const enterUnit = "pivot-enter.service"
 
-// call is one call of the way.
-type call struct {
+// wayCall is one call of the way.
+type wayCall struct {
 	name string // VERB OBJECT
 	do   func(ctx context.Context) error
 }
@@ -61,7 +69,7 @@ func (w *Way) Go(ctx context.Context) error {
 	return nil
 }
 
-func (w *Way) all(ctx context.Context, calls []call) error {
+func (w *Way) all(ctx context.Context, calls []wayCall) error {
 	for _, c := range calls {
 		w.before(c.name)
 		if ctx.Err() != nil {
@@ -81,16 +89,16 @@ func (w *Way) before(call string) {
 }
 
 // clear makes the old root one that nobody holds: only ostree-prepare-root's mounts are below it.
-func (w *Way) clear() []call {
-	return []call{
+func (w *Way) clear() []wayCall {
+	return []wayCall{
 		{"stop the units that have mounted something", w.stopOwners},
 		{"check what is mounted", w.checkMounts},
 	}
 }
 
 // prepare makes the new root in a private mount namespace.
-func (w *Way) prepare() []call {
-	return []call{
+func (w *Way) prepare() []wayCall {
+	return []wayCall{
 		{"bind the physical root", w.bindPhysical},
 		{"give it a /run of its own", w.bindRun},
 		{"show it the new boot entry's link", w.bindCmdline},
@@ -101,8 +109,8 @@ func (w *Way) prepare() []call {
 }
 
 // swap replaces the old root by the new one, in the namespace of the initramfs.
-func (w *Way) swap() []call {
-	return []call{
+func (w *Way) swap() []wayCall {
+	return []wayCall{
 		{"mark the system as entered", w.mark},
 		{"sync the file systems", syncAll},
 		{"unmount the old root", w.unmountOld},

@@ -1,4 +1,4 @@
-package enter
+package initramfs
 
 import (
 	"context"

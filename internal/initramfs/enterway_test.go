@@ -1,4 +1,4 @@
-package enter_test
+package initramfs_test
 
 import (
 	"context"
@@ -13,20 +13,20 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
-	"machine-pivot/internal/enter"
+	"machine-pivot/internal/initramfs"
 	"machine-pivot/test/tools/need"
 )
 
-// inNamespace makes TestWay run its cases: it is set in a private mount namespace.
-const inNamespace = "TEST_ENTER_NAMESPACE"
+// wayNamespace makes TestWay run its cases: it is set in a private mount namespace.
+const wayNamespace = "TEST_ENTER_NAMESPACE"
 
 // TestWay (P96): the way enters the deployment. Ended before any call, the old root is whole until it is unmounted, and
 // no mount is left of the new one.
 func TestWay(t *testing.T) {
 	need.Root(t)
-	if os.Getenv(inNamespace) == "" {
+	if os.Getenv(wayNamespace) == "" {
 		cmd := exec.Command("unshare", "--mount", "--propagation", "private", os.Args[0], "-test.run=^TestWay$", "-test.v")
-		cmd.Env = append(os.Environ(), inNamespace+"=1")
+		cmd.Env = append(os.Environ(), wayNamespace+"=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -44,15 +44,16 @@ func TestWay(t *testing.T) {
 // goWay takes the way on a new machine until the call with the given number, -1: to its end. It returns the calls.
 func goWay(t *testing.T, until int) (calls []string) {
 	t.Helper()
-	m := newInitramfs(t)
+	m := newTestInitramfs(t)
 	mounts := m.mounts(t)
 	ctx, end := context.WithCancelCause(t.Context())
 	defer end(nil)
 	cut := errors.New("cut")
-	way := enter.New(enter.Request{Deployment: m.id(newSum), Link: "/ostree/boot.1/os/77/0"}, func(_ context.Context, unit string) error {
+	way := initramfs.NewWay(initramfs.EnterRequest{Deployment: m.id(newSum), Link: "/ostree/boot.1/os/77/0"})
+	way.Stop = func(_ context.Context, unit string) error {
 		m.stopped = append(m.stopped, unit)
 		return nil
-	})
+	}
 	way.Root, way.Run, way.Cmdline, way.PrepareRoot, way.Scratch = m.path("sysroot"), m.path("run"), m.path("cmdline"), m.path("prepare-root"), m.path("next")
 	way.Before = func(call string) {
 		if len(calls) == until {
@@ -94,15 +95,15 @@ func goWay(t *testing.T, until int) (calls []string) {
 
 const oldSum, newSum = "a", "b"
 
-// initramfs is a directory that looks like an initramfs with a mounted system.
-type initramfs struct {
+// testInitramfs is a directory that looks like an initramfs with a mounted system.
+type testInitramfs struct {
 	dir     string
 	stopped []string
 }
 
-func newInitramfs(t *testing.T) *initramfs {
+func newTestInitramfs(t *testing.T) *testInitramfs {
 	t.Helper()
-	m := &initramfs{dir: t.TempDir()}
+	m := &testInitramfs{dir: t.TempDir()}
 	for _, dir := range []string{"physical", "sysroot", "run"} {
 		must(t, os.Mkdir(m.path(dir), 0o755))
 	}
@@ -144,21 +145,21 @@ echo %[2]s >%[1]s/run/ostree/of
 	return m
 }
 
-func (m *initramfs) path(name string) string { return filepath.Join(m.dir, name) }
+func (m *testInitramfs) path(name string) string { return filepath.Join(m.dir, name) }
 
-func (m *initramfs) deployment(sum string) string {
+func (m *testInitramfs) deployment(sum string) string {
 	return "physical/ostree/deploy/os/deploy/" + strings.Repeat(sum, 64) + ".0"
 }
 
-func (m *initramfs) id(sum string) string { return "os-" + strings.Repeat(sum, 64) + ".0" }
+func (m *testInitramfs) id(sum string) string { return "os-" + strings.Repeat(sum, 64) + ".0" }
 
-func (m *initramfs) write(t *testing.T, name, content string) {
+func (m *testInitramfs) write(t *testing.T, name, content string) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(m.path(name)), 0o755))
 	must(t, os.WriteFile(m.path(name), []byte(content), 0o644))
 }
 
-func (m *initramfs) read(t *testing.T, name string) string {
+func (m *testInitramfs) read(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(m.path(name))
 	must(t, err)
@@ -166,7 +167,7 @@ func (m *initramfs) read(t *testing.T, name string) string {
 }
 
 // expect checks which version is the root, and which one libostree has the files of in /run.
-func (m *initramfs) expect(t *testing.T, version, run string) {
+func (m *testInitramfs) expect(t *testing.T, version, run string) {
 	t.Helper()
 	if root, of := m.read(t, "sysroot/usr/lib/os-release"), strings.TrimSpace(m.read(t, "run/ostree/of")); root != version || of != run {
 		t.Errorf("the root is %s, with libostree's files of %s; want %s, %s", root, of, version, run)
@@ -177,7 +178,7 @@ func (m *initramfs) expect(t *testing.T, version, run string) {
 }
 
 // mounts returns the mount points below the directory, one a line.
-func (m *initramfs) mounts(t *testing.T) string {
+func (m *testInitramfs) mounts(t *testing.T) string {
 	t.Helper()
 	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(m.dir))
 	must(t, err)
@@ -186,11 +187,4 @@ func (m *initramfs) mounts(t *testing.T) string {
 		lines = append(lines, mount.Mountpoint)
 	}
 	return strings.Join(lines, "\n")
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

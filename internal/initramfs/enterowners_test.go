@@ -1,4 +1,4 @@
-package enter
+package initramfs
 
 import (
 	"strings"
@@ -30,7 +30,7 @@ func TestForeign(t *testing.T) {
 		{"below /etc", "at /sysroot/etc/x,", append([]*mountinfo.Info{mount("/sysroot/etc/x")}, ours...)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := foreign("/sysroot", c.mounts)
+			err := foreignMounts("/sysroot", c.mounts)
 			if (err == nil) != (c.reason == "") || err != nil && !strings.Contains(err.Error(), c.reason) {
 				t.Errorf("%v, want %q", err, c.reason)
 			}
