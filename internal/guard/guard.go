@@ -8,8 +8,8 @@
 // cannot recover from (a fatal error, such as a stack overflow) and panics in goroutines that
 // libraries start still end the process.
 //
-// Each listener that somebody else can reach has limits on what the process holds for clients: their connections (Listener),
-// the bytes of their requests (Bodies), and the time of both (Server).
+// Each listener that somebody else can reach has limits on what the process holds for clients. A Listener limits their
+// connections, Bodies the bytes of their requests, and a Server the time of both.
 package guard
 
 import (
