@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -115,6 +116,14 @@ func (c cache) makeInitramfs(ctx context.Context, dir, image string, overlay []T
 	})
 	if err != nil {
 		return err
+	}
+	content, err := os.ReadFile(image)
+	if err != nil {
+		return err
+	}
+	// On a busy host, dracut once found no libraries and ended with status 0. The cache would keep that.
+	if !bytes.Contains(content, []byte("/libc.so.6\x00")) {
+		return fmt.Errorf("dracut has made %s without libraries", image)
 	}
 	return os.RemoveAll(tree)
 }
