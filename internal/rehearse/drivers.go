@@ -43,7 +43,7 @@ func neededOf(facts Facts) (all []needed) {
 func (s Stage) drivers(c Change, next image, facts Facts) subject {
 	all := neededOf(facts)
 	for i, n := range all {
-		all[i].vital = n.vital && (n.short != "dm-multipath" || !onePath(c.Line, facts))
+		all[i].vital = n.vital && (n.short != "dm-multipath" || !next.onePath(c.Line, facts))
 	}
 	var programs [][]string
 	for _, n := range all {

@@ -28,12 +28,12 @@ func (w wish) names() []string {
 }
 
 // wishes returns what is asked of the initramfs.
-func wishes(line kargs.Line, facts Facts) (all []wish) {
+func (i image) wishes(line kargs.Line, facts Facts) (all []wish) {
 	vital := map[string]bool{}
 	for _, f := range facts.FileSystems {
 		if f.At == "/" {
 			for _, kind := range f.On {
-				vital[kind] = kind != "multipath" || !onePath(line, facts)
+				vital[kind] = kind != "multipath" || !i.onePath(line, facts)
 				vital["network"] = vital["network"] || slices.Contains([]string{"iscsi", "nvmf", "clevis-pin-tang"}, kind)
 				all = append(all, wish{module: kind, why: "/ stands on it", vital: vital[kind]})
 				if kind == "crypt" {
@@ -53,14 +53,18 @@ func wishes(line kargs.Line, facts Facts) (all []wish) {
 	return all
 }
 
-// onePath reports whether a system starts without multipath, from one of its paths: / is a file system there, and is named by what
-// is on the disk. With rd.multipath, Fedora CoreOS waits for the map of /boot, too.
-func onePath(line kargs.Line, facts Facts) bool {
-	between := func(kind string) bool { return slices.Contains([]string{"crypt", "lvm", "mdraid"}, kind) }
-	direct := !slices.ContainsFunc(facts.FileSystems, func(f FileSystem) bool { return f.At == "/" && slices.ContainsFunc(f.On, between) })
-	root := line.Values("root")
-	waits := slices.ContainsFunc(line.Values("rd.multipath"), func(value string) bool { return value != "0" })
-	return direct && !waits && len(root) > 0 && named(root[len(root)-1])
+// onePath reports whether a system starts without multipath, from one of its paths. LUKS finds its disk by what is on it,
+// as root= can. LVM and md do not use two devices that are the same. With rd.multipath, Fedora CoreOS waits for the map of /boot, too.
+func (i image) onePath(line kargs.Line, facts Facts) bool {
+	above, root := "", append([]string{""}, line.Values("root")...)
+	for _, f := range facts.FileSystems {
+		if at := slices.Index(f.On, "multipath"); f.At == "/" && at > 0 {
+			above = f.On[at-1]
+		}
+	}
+	asked := slices.ContainsFunc(line.Values("rd.multipath"), func(value string) bool { return value != "0" })
+	waits, err := i.repo.HasPath(i.commit, "usr/lib/systemd/system-generators/coreos-boot-mount-generator")
+	return (!asked || err == nil && !waits) && (above == "crypt" || above == "" && named(root[len(root)-1]))
 }
 
 // named reports whether a value of root= names a file system or a partition by what is on the disk.
@@ -103,7 +107,7 @@ func Asking(line kargs.Line) kargs.Line {
 // on this machine, its content is unknown.
 func (s Stage) earlyOnes(c Change, next image, all []needed, facts Facts) (found []verdict.Finding, err error) {
 	all = slices.DeleteFunc(slices.Clone(all), func(n needed) bool { return !n.early || len(n.answer) == 0 })
-	asked := wishes(c.Line, facts)
+	asked := next.wishes(c.Line, facts)
 	if c.Rebuilt || len(all)+len(asked) == 0 {
 		return nil, nil
 	}

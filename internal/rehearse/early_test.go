@@ -110,7 +110,7 @@ func TestEarly(t *testing.T) {
 	w.found("rebuilt on the machine", found, nil, "")
 }
 
-// TestOnePath (P100): without multipath, a system starts from one path, unless / is named by its map, or is on something in the map.
+// TestOnePath (P100): without multipath, a system starts from one path, unless / is named by its map, or LVM or md is on that.
 func TestOnePath(t *testing.T) {
 	w := newWorld(t)
 	answers := map[string]string{"dm-multipath": "dm_multipath", "fs-xfs": "xfs", "xfs": "xfs", "dm_multipath": "dm_multipath"}
@@ -118,9 +118,10 @@ func TestOnePath(t *testing.T) {
 	whole := initramfs("base multipath", "dm-multipath", "xfs")
 	running := w.commit(w.kernel(all, whole, nil))
 	next := w.commit(w.kernel(all, initramfs("base", "xfs"), nil))
+	coreOS := w.commit(w.kernel(all, initramfs("base", "xfs"), map[string]string{"../../systemd/system-generators/coreos-boot-mount-generator": "x"}))
 	kernel := w.commit(w.kernel(act{Do: "modprobe", Known: []string{"fs-xfs"}, Answers: answers}, whole, nil))
 	driver, module := "/ stands on a device, and the new initramfs lacks its driver (dm-multipath, by dm_multipath)", "the new initramfs lacks dracut's module multipath, which today's has (/ stands on it)"
-	both := []string{driver, module}
+	both, warned := []string{driver, module}, "warning: "+driver+"\nwarning: "+module
 	lost := "/ stands on a device for which the new kernel, 6.12.0, has no driver (dm-multipath, today of dm_multipath)"
 	for _, c := range []struct {
 		line    string
@@ -132,9 +133,13 @@ func TestOnePath(t *testing.T) {
 		{"root=/dev/mapper/mpatha4", []string{"multipath"}, next, both, ""},
 		{"root=UUID=1 rd.multipath=default root=/dev/disk/by-label/dm-mpath-root", []string{"multipath"}, next, both, ""},
 		{"rd.multipath=default", []string{"multipath"}, next, both, ""},
-		{"root=LABEL=root", []string{"lvm", "multipath"}, next, both, ""},
-		{"root=LABEL=root rd.multipath=default", []string{"multipath"}, next, both, ""},
-		{"root=/dev/x root=LABEL=root rd.multipath=0", []string{"multipath"}, next, nil, "warning: " + driver + "\nwarning: " + module},
+		{"root=LABEL=root", []string{"crypt", "lvm", "multipath"}, next, both, ""},
+		{"root=LABEL=root", []string{"mdraid", "multipath"}, next, both, ""},
+		{"root=LABEL=root rd.multipath=default", []string{"multipath"}, coreOS, both, ""},
+		{"root=LABEL=root rd.multipath=0", []string{"multipath"}, coreOS, nil, warned},
+		{"root=LABEL=root rd.multipath=default", []string{"multipath"}, next, nil, warned},
+		{"root=/dev/x root=LABEL=root rd.multipath=0", []string{"multipath"}, next, nil, warned},
+		{"root=/dev/mapper/vg-root", []string{"lvm", "crypt", "multipath"}, next, nil, warned},
 		{"root=UUID=1", []string{"multipath", "iscsi"}, next, nil, "warning: " + module},
 		{"root=/dev/mapper/mpatha4", []string{"multipath"}, kernel, []string{lost}, ""},
 		{"root=PARTUUID=1", []string{"multipath"}, kernel, nil, "warning: " + lost},

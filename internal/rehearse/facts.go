@@ -43,7 +43,7 @@ type FileSystem struct {
 	Superblock []byte   `json:"superblock,omitempty"` // of ext4 and XFS
 	// Unlocked has the pins of each encrypted disk that it stands on and that has some.
 	Unlocked [][]Pin `json:"unlocked,omitempty"`
-	// On are what its devices are made by, as dracut calls the module for it: crypt, lvm, mdraid, multipath, iscsi, nvmf, clevis…
+	// On are what its devices are made by, from the top, as dracut calls the module for it: crypt, lvm, mdraid, multipath, iscsi, nvmf, clevis…
 	On []string `json:"on"`
 }
 
