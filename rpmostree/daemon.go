@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/godbus/dbus/v5"
+
+	"machine-pivot/pivot"
 )
 
 const (
@@ -14,33 +16,21 @@ const (
 	sysrootPath = "/org/projectatomic/rpmostree1/Sysroot"
 )
 
-// daemonUpdate asks rpm-ostree's daemon over D-Bus to change what the next deployment consists of, in one
-// transaction. The command line needs several for that. It starts from the pending deployment; whatever is
-// not named here stays.
-//
-// The interface is org.projectatomic.rpmostree1 (src/daemon/org.projectatomic.rpmostree1.xml in
-// rpm-ostree; what the options do: deploy_transaction_execute in rpmostreed-transaction-types.cxx).
-type daemonUpdate struct {
-	Stateroot string
-	Base      string // refspec of another image's commit; "" keeps the base
-	// Origin has a URL and a description for status to show; only with Base. nil keeps none.
-	Origin *customOrigin
-
-	Install, Uninstall []string // packages layered by name
-	Remove, Reset      []string // packages of the base: removed, or no longer removed
-}
-
 // customOrigin is shown by rpm-ostree in the place of a commit.
 type customOrigin struct{ URL, Description string }
 
-// do has the daemon make the update, and returns when the transaction has ended. What the daemon
-// stages is locked against finalization. It calls show with lines about the progress. root is the
-// host's root directory.
+// do asks rpm-ostree's daemon over D-Bus for the update, which it makes in one transaction, and returns when that has
+// ended. The command line needs several calls for that. The daemon starts from the pending deployment of a stateroot;
+// whatever the update does not name stays. What it stages is locked against finalization. show is called with lines about
+// the progress. root is the host's root directory.
 //
-// When ctx ends, it cancels the transaction and waits for its end, but not longer than transactionGrace. If
-// this process dies, the transaction continues. The error is an *unsupportedError if the daemon was
-// never asked, or does not know the request; nothing has happened then.
-func (u daemonUpdate) do(ctx context.Context, root string, show func(line string)) error {
+// When ctx ends, the transaction is cancelled, and its end is waited for, but not longer than transactionGrace. If this
+// process dies, the transaction continues. The error is an *unsupportedError if the daemon was never asked, or does not
+// know the request; nothing has happened then.
+//
+// The interface is org.projectatomic.rpmostree1 (src/daemon/org.projectatomic.rpmostree1.xml in
+// rpm-ostree; what the options do: deploy_transaction_execute in rpmostreed-transaction-types.cxx).
+func (u update) do(ctx context.Context, root, stateroot string, show func(line string)) error {
 	bus, err := dialBus(ctx, root)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -50,7 +40,7 @@ func (u daemonUpdate) do(ctx context.Context, root string, show func(line string
 	}
 	// The daemon cancels a transaction if its client leaves the bus before it starts.
 	defer bus.Close()
-	address, err := u.request(ctx, bus)
+	address, err := u.request(ctx, bus, stateroot)
 	if err != nil {
 		return err
 	}
@@ -73,30 +63,30 @@ func leaveTransaction(ctx context.Context, bus, conn *dbus.Conn) {
 }
 
 // request asks for the transaction and returns its address.
-func (u daemonUpdate) request(ctx context.Context, bus *dbus.Conn) (address string, err error) {
+func (u update) request(ctx context.Context, bus *dbus.Conn, stateroot string) (address string, err error) {
 	sysroot := bus.Object(busName, sysrootPath)
 	client := map[string]dbus.Variant{"id": dbus.MakeVariant("pivot")}
 	// The first call starts the daemon, which does not exit while clients are registered.
 	if err := sysroot.CallWithContext(ctx, busName+".Sysroot.RegisterClient", 0, client).Err; err != nil {
 		return "", callFailed("register with rpm-ostree", err)
 	}
-	var stateroot dbus.ObjectPath
-	if err := sysroot.CallWithContext(ctx, busName+".Sysroot.GetOS", 0, u.Stateroot).Store(&stateroot); err != nil {
-		return "", callFailed("find the system "+u.Stateroot, err)
+	var system dbus.ObjectPath
+	if err := sysroot.CallWithContext(ctx, busName+".Sysroot.GetOS", 0, stateroot).Store(&system); err != nil {
+		return "", callFailed("find the system "+stateroot, err)
 	}
-	err = bus.Object(busName, stateroot).CallWithContext(ctx, busName+".OS.UpdateDeployment", 0, u.modifiers(), u.options()).Store(&address)
+	err = bus.Object(busName, system).CallWithContext(ctx, busName+".OS.UpdateDeployment", 0, u.modifiers(), u.options()).Store(&address)
 	return address, callFailed("request a deployment", err)
 }
 
 // modifiers returns the first argument of UpdateDeployment.
-func (u daemonUpdate) modifiers() map[string]dbus.Variant {
+func (u update) modifiers() map[string]dbus.Variant {
 	m := map[string]dbus.Variant{}
-	if u.Base != "" {
-		m["set-refspec"] = dbus.MakeVariant(u.Base)
+	if u.image != nil {
+		m["set-refspec"] = dbus.MakeVariant(u.image.base())
 	}
 	for key, names := range map[string][]string{
-		"install-packages": u.Install, "uninstall-packages": u.Uninstall,
-		"override-remove-packages": u.Remove, "override-reset-packages": u.Reset,
+		"install-packages": u.install(), "uninstall-packages": namesOf(u.changes, pivot.PackageUninstall),
+		"override-remove-packages": namesOf(u.changes, pivot.PackageRemove), "override-reset-packages": namesOf(u.changes, pivot.PackageRestore),
 	} {
 		if len(names) > 0 {
 			m[key] = dbus.MakeVariant(names)
@@ -107,19 +97,19 @@ func (u daemonUpdate) modifiers() map[string]dbus.Variant {
 
 // options returns the second argument of UpdateDeployment, with the values that rpm-ostree's own
 // command line uses for a rebase, and for changes of packages.
-func (u daemonUpdate) options() map[string]dbus.Variant {
+func (u update) options() map[string]dbus.Variant {
 	o := map[string]dbus.Variant{
 		"lock-finalization":       dbus.MakeVariant(true),
 		"initiating-command-line": dbus.MakeVariant("pivot"),
 	}
-	if u.Base != "" {
-		o["allow-downgrade"] = dbus.MakeVariant(true)
-	} else {
+	if u.image == nil {
 		o["no-pull-base"] = dbus.MakeVariant(true)
-		o["cache-only"] = dbus.MakeVariant(len(u.Install) == 0)
+		o["cache-only"] = dbus.MakeVariant(len(u.install()) == 0)
+		return o
 	}
-	if u.Origin != nil {
-		o["custom-origin"] = dbus.MakeVariant(*u.Origin)
+	o["allow-downgrade"] = dbus.MakeVariant(true)
+	if origin := u.image.customOrigin(); origin != nil {
+		o["custom-origin"] = dbus.MakeVariant(*origin)
 	}
 	return o
 }

@@ -1,11 +1,13 @@
 package rpmostree
 
-import "context"
+import (
+	"context"
 
-// DaemonUpdate is for TestAtOnceKilled, which kills the client of the daemon.
-type DaemonUpdate = daemonUpdate
+	"machine-pivot/pivot"
+)
 
-// Do makes the update.
-func (u daemonUpdate) Do(ctx context.Context, root string, show func(line string)) error {
-	return u.do(ctx, root, show)
+// UpdateAtOnce asks the daemon for another image and other packages. It is for TestAtOnceKilled, which kills its process.
+func UpdateAtOnce(ctx context.Context, root, commit string, changes []pivot.PackageChange, show func(line string)) error {
+	image := &rebase{request: pivot.Spec{Commit: commit, Image: pivot.Image{Native: true}}}
+	return update{image: image, changes: changes}.do(ctx, root, "os", show)
 }

@@ -104,7 +104,7 @@ func (p *packages) makeAtOnce(ctx context.Context, u update, t tool) (done bool,
 	why := t.cannotAtOnce()
 	if why == "" {
 		err = p.transact(ctx, u, t, func(ctx context.Context) error {
-			return u.message(p.request.Merge.Stateroot).do(ctx, p.engine.Sysroot.Root(), func(line string) { p.engine.Note("rpm-ostree: " + line) })
+			return u.do(ctx, p.engine.Sysroot.Root(), p.request.Merge.Stateroot, func(line string) { p.engine.Note("rpm-ostree: " + line) })
 		})
 		if err == nil || ctx.Err() != nil || final(err) {
 			return err == nil, err

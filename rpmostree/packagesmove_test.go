@@ -329,8 +329,10 @@ const rootOfKilled = "TEST_ROOT_OF_KILLED"
 // next run waits for it and takes what it has staged.
 func TestAtOnceKilled(t *testing.T) {
 	if root := os.Getenv(rootOfKilled); root != "" {
-		update := rpmostree.DaemonUpdate{Stateroot: "os", Base: ":" + os.Getenv("TEST_COMMIT"), Uninstall: []string{"kernel-rt-core", "kernel-rt-kvm"}, Reset: []string{"kernel-core"}}
-		t.Fatal(update.Do(t.Context(), root, func(line string) { fmt.Println(line) }))
+		changes := []pivot.PackageChange{
+			{Action: pivot.PackageUninstall, Name: "kernel-rt-core"}, {Action: pivot.PackageUninstall, Name: "kernel-rt-kvm"}, {Action: pivot.PackageRestore, Name: "kernel-core"},
+		}
+		t.Fatal(rpmostree.UpdateAtOnce(t.Context(), root, os.Getenv("TEST_COMMIT"), changes, func(line string) { fmt.Println(line) }))
 	}
 	h := hostdir.New(t)
 	h.InstallRpmOstree(standin.Control{})

@@ -69,18 +69,6 @@ func prefixed(option string, names []string) []string {
 	return options
 }
 
-// message returns the update as the daemon takes it.
-func (u update) message(stateroot string) daemonUpdate {
-	m := daemonUpdate{
-		Stateroot: stateroot, Install: u.install(), Uninstall: namesOf(u.changes, pivot.PackageUninstall),
-		Remove: namesOf(u.changes, pivot.PackageRemove), Reset: namesOf(u.changes, pivot.PackageRestore),
-	}
-	if u.image != nil {
-		m.Base, m.Origin = u.image.base(), u.image.customOrigin()
-	}
-	return m
-}
-
 // make changes packages on top of the staged deployment, with the fewest deployments.
 func (p *packages) make(ctx context.Context, u update, t tool) error {
 	calls := u.calls(t)
