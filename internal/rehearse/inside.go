@@ -125,8 +125,14 @@ func confine() error {
 // no effect, runs the program under this label, too, and puts each such denial into the audit log.
 func keepLabel() error {
 	label, err := os.ReadFile("/proc/thread-self/attr/current")
+	if err != nil {
+		return fmt.Errorf("cannot keep SELinux's label: %w", err)
+	}
+	// Without O_CREATE, which SELinux may deny, and puts into the audit log, though the file is there.
+	next, err := os.OpenFile("/proc/thread-self/attr/exec", os.O_WRONLY, 0)
 	if err == nil {
-		err = os.WriteFile("/proc/thread-self/attr/exec", label, 0)
+		_, err = next.Write(label)
+		err = errors.Join(err, next.Close())
 	}
 	if err != nil {
 		return fmt.Errorf("cannot keep SELinux's label: %w", err)
