@@ -7,7 +7,6 @@ import (
 	"errors"
 	"slices"
 
-	"machine-pivot/day2/live"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
 	"machine-pivot/internal/machineconfig"
@@ -102,7 +101,7 @@ func (a *Apply) Plan(ctx context.Context, options RunOptions) (plan pivot.Plan, 
 		plan, err = a.judged(plan, asked)
 	}
 	plan.Notes = append(plan.Notes, asked.notes...)
-	if err == nil && live.Interrupted(a.Host.Root) {
+	if err == nil && LiveInterrupted(a.Host.Root) {
 		plan.Notes = append(plan.Notes, "a change of the running system was interrupted, and is finished first")
 	}
 	return plan, err

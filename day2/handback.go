@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"machine-pivot/day2/live"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/machine"
@@ -80,7 +79,7 @@ func (h *HandBack) check(ctx context.Context, path string, record []byte, desire
 	last := h.Progress.Content
 	return handBackFacts{
 		Recorded:    path == machineconfig.RecordPath,
-		Interrupted: live.Interrupted(h.Host.Root),
+		Interrupted: LiveInterrupted(h.Host.Root),
 		Trial:       last.Held(),
 		Pending:     state.Pending(),
 		Asked:       last.Target.MachineConfig.Digest == hostfiles.DigestOf(record) && expectsTarget(last, h.Progress.BootID),

@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 
-	"machine-pivot/day2/live"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -47,8 +46,8 @@ func (a *Apply) applyLive(ctx context.Context, options RunOptions, converger *pi
 
 // liveChange returns the change that carries out a plan in the running system, with the notes of addOld.
 // It writes nothing. The error is an unrestorable if the change could not be taken back.
-func (a *Apply) liveChange(plan pivot.Plan, asked request) (c live.Change, notes []string, err error) {
-	c = live.Change{BootID: a.Progress.BootID, Actions: plan.Actions, Record: asked.record, Target: asked.reached(plan)}
+func (a *Apply) liveChange(plan pivot.Plan, asked request) (c LiveChange, notes []string, err error) {
+	c = LiveChange{BootID: a.Progress.BootID, Actions: plan.Actions, Record: asked.record, Target: asked.reached(plan)}
 	files, err := plan.Changing()
 	if err != nil {
 		return c, nil, err
@@ -80,8 +79,8 @@ func (a *Apply) withCarriers(changed, asked []hostfiles.File) (below []hostfiles
 
 // liveEntries returns the new entry at the path of each file, and the parent directories that are
 // missing.
-func (a *Apply) liveEntries(files []hostfiles.File) ([]live.Entry, error) {
-	var all []live.Entry
+func (a *Apply) liveEntries(files []hostfiles.File) ([]LiveEntry, error) {
+	var all []LiveEntry
 	known := hostfiles.Paths(files)
 	for _, f := range files {
 		e, err := a.liveEntry(f)
@@ -94,18 +93,18 @@ func (a *Apply) liveEntries(files []hostfiles.File) ([]live.Entry, error) {
 			if _, err := os.Lstat(a.Host.Path(dir)); err == nil {
 				break
 			}
-			all = append(all, live.Entry{Path: dir, New: new(hostfiles.NewDirectory(dir, 0o755))})
+			all = append(all, LiveEntry{Path: dir, New: new(hostfiles.NewDirectory(dir, 0o755))})
 		}
 	}
 	return all, nil
 }
 
 // liveEntry returns the new entry at the path of a file; for a password, also the old one.
-func (a *Apply) liveEntry(f hostfiles.File) (live.Entry, error) {
+func (a *Apply) liveEntry(f hostfiles.File) (LiveEntry, error) {
 	if f.OnDisk() != f.Path {
 		return a.passwordEntry(f)
 	}
-	e := live.Entry{Path: f.Path, New: &f}
+	e := LiveEntry{Path: f.Path, New: &f}
 	switch f.Kind {
 	case hostfiles.KindAbsent:
 		e.New = nil
@@ -125,8 +124,8 @@ func (a *Apply) liveEntry(f hostfiles.File) (live.Entry, error) {
 // passwordEntry is liveEntry for a password. A password that is not asked for any more is locked,
 // whatever the image has. Taking the change back restores the exact field in /etc/shadow, also
 // of a locked password.
-func (a *Apply) passwordEntry(f hostfiles.File) (live.Entry, error) {
-	e := live.Entry{Path: f.Path}
+func (a *Apply) passwordEntry(f hostfiles.File) (LiveEntry, error) {
+	e := LiveEntry{Path: f.Path}
 	old, there, err := hostfiles.LineOfPassword(a.Host.Root, f.Path)
 	if there {
 		e.Old = &old
@@ -140,9 +139,9 @@ func (a *Apply) passwordEntry(f hostfiles.File) (live.Entry, error) {
 	return e, err
 }
 
-// runner returns the live.Runner that changes the running system.
-func runner(m *machine.Machine) *live.Runner {
-	return &live.Runner{
+// runner returns the LiveRunner that changes the running system.
+func runner(m *machine.Machine) *LiveRunner {
+	return &LiveRunner{
 		Root: m.Host.Root, Disk: m.Host.Disk, Services: m.Services(), BootID: m.Progress.BootID, Note: m.Progress.Note,
 		Project: func() error {
 			p := m.Projector(m.Progress.Note)
@@ -151,7 +150,7 @@ func runner(m *machine.Machine) *live.Runner {
 			return err
 		},
 		PutBack: m.Projector(m.Progress.Note).PutBack,
-		Arrived: func(c live.Change) error { return recordTarget(m, c.Target) },
+		Arrived: func(c LiveChange) error { return recordTarget(m, c.Target) },
 		Acted:   func(a disruption.Action) { m.Report().Actions = append(m.Report().Actions, a) },
 	}
 }
@@ -173,7 +172,7 @@ func finishLive(ctx context.Context, m *machine.Machine) (found bool, err error)
 		return false, nil
 	}
 	if m.Services() == nil {
-		if live.Interrupted(m.Host.Root) {
+		if LiveInterrupted(m.Host.Root) {
 			return false, fault.New(fault.Refused, "cannot change this machine: a change of its running system was interrupted").
 				WithHint("finish it on the machine itself: pivot apply --finish")
 		}

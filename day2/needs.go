@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"slices"
 
-	"machine-pivot/day2/live"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
@@ -130,7 +129,7 @@ func (a *Apply) liveBlocker(etc pivot.Etc, want hostfiles.Entry) string {
 	}
 	switch {
 	case want.OnDisk() != want.Path:
-		return live.Unreachable(a.Host.Root, want.OnDisk())
+		return unreachable(a.Host.Root, want.OnDisk())
 	case hostfiles.OfUsers(a.Host.Root, want.Path): // whatever a user has put there is moved aside
 	case wanted == hostfiles.KindOther, there && have.Kind == hostfiles.KindOther:
 		return "it is no file, directory or link"
@@ -139,7 +138,7 @@ func (a *Apply) liveBlocker(etc pivot.Etc, want hostfiles.Entry) string {
 	case !there && want.Kind == hostfiles.KindDefault && wanted == hostfiles.KindDirectory:
 		return "the image's directory comes back, with what is in it"
 	}
-	return live.Unreachable(a.Host.Root, want.Path)
+	return unreachable(a.Host.Root, want.Path)
 }
 
 // outsideBlocker returns why nothing outside of /etc can be changed in the running system; "" if

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"machine-pivot/day2/live"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/projection"
@@ -41,8 +40,8 @@ func (u unrestorable) need() pivot.Need {
 
 // addOld adds to a change what it has to put back if it fails. differ are the entries outside of /etc from
 // which the system differs. notes name what users have and a failed change would not put back.
-func (a *Apply) addOld(c *live.Change, differ []hostfiles.Entry) (notes []string, err error) {
-	room, fits, err := live.RoomFor(*c)
+func (a *Apply) addOld(c *LiveChange, differ []hostfiles.Entry) (notes []string, err error) {
+	room, fits, err := LiveRoomFor(*c)
 	if err == nil && !fits {
 		err = unrestorable{because: "all that changes is together too large for the journal of a change without a reboot"}
 	}
@@ -75,7 +74,7 @@ func (a *Apply) addOld(c *live.Change, differ []hostfiles.Entry) (notes []string
 }
 
 // replacedBy returns the paths of a change, and those of differ. Passwords have their Old already.
-func (a *Apply) replacedBy(c *live.Change, differ []hostfiles.Entry) (all []replaced) {
+func (a *Apply) replacedBy(c *LiveChange, differ []hostfiles.Entry) (all []replaced) {
 	for i := range c.Entries {
 		e := &c.Entries[i]
 		if (hostfiles.Entry{Path: e.Path}).OnDisk() != e.Path {
@@ -89,14 +88,14 @@ func (a *Apply) replacedBy(c *live.Change, differ []hostfiles.Entry) (all []repl
 	}
 	for _, e := range differ {
 		all = append(all, replaced{e.Path, &e, hostfiles.Look, func(old *hostfiles.File) {
-			c.Drifted = append(c.Drifted, live.Entry{Path: e.Path, Old: old})
+			c.Drifted = append(c.Drifted, LiveEntry{Path: e.Path, Old: old})
 		}})
 	}
 	return all
 }
 
 // addOld keeps what is at the path, or returns why it cannot be kept.
-func (r replaced) addOld(root string, users bool, room *live.Room) (why string, err error) {
+func (r replaced) addOld(root string, users bool, room *LiveRoom) (why string, err error) {
 	old, there, err := r.read(root, r.path)
 	if err != nil {
 		return "", err

@@ -3,7 +3,6 @@ package day2
 import (
 	"context"
 
-	"machine-pivot/day2/live"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/machine"
 	"machine-pivot/pivot"
@@ -33,7 +32,7 @@ func (u unfinished) Before(ctx context.Context, step pivot.Step, plan *pivot.Pla
 
 // Status implements pivot.Feature.
 func (u unfinished) Status(pivot.JournalContent) (s pivot.Status) {
-	if live.Interrupted(u.m.Host.Root) {
+	if LiveInterrupted(u.m.Host.Root) {
 		s.Notes = []string{"a change of the running system is under way, or was interrupted: pivot apply --finish finishes it"}
 	}
 	return s
@@ -47,7 +46,7 @@ func explainStop(ctx context.Context, m *machine.Machine, err error) error {
 	case m.Progress.Content.Held():
 		return fault.New(fault.Unavailable, "stopped before the trial: %w", context.Cause(ctx)).
 			WithHint("the next boot starts the running system; the same pivot command tries the new one again")
-	case live.Interrupted(m.Host.Root):
+	case LiveInterrupted(m.Host.Root):
 		return fault.New(fault.Unavailable, "stopped in the middle of a change of the running system: %w", context.Cause(ctx)).
 			WithHint("pivot apply --finish finishes it, and so does the next boot")
 	}

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/day2"
-	"machine-pivot/day2/live"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/projection"
@@ -51,11 +50,11 @@ func records() []record {
 			},
 		},
 		{
-			name: "journal of a live change", path: at(live.JournalPath), max: 32 << 20, remedy: "move the file away, then apply the MachineConfig again",
+			name: "journal of a live change", path: at(day2.LiveJournalPath), max: 32 << 20, remedy: "move the file away, then apply the MachineConfig again",
 			read: func(t *testing.T, root string) error { _, err := changer(root, nil).Finish(t.Context()); return err },
 			write: func(t *testing.T, root string) error {
 				killed := errors.New("killed before its end")
-				err := changer(root, killed).Apply(t.Context(), live.Change{Record: hostfiles.NewFile("/etc/pivot/machineconfig.json", 0o600, []byte("{}"))})
+				err := changer(root, killed).Apply(t.Context(), day2.LiveChange{Record: hostfiles.NewFile("/etc/pivot/machineconfig.json", 0o600, []byte("{}"))})
 				if errors.Is(err, killed) {
 					return nil
 				}
@@ -78,8 +77,8 @@ func records() []record {
 }
 
 // changer returns what changes a running system. stopped stops each change before its journal is removed.
-func changer(root string, stopped error) *live.Runner {
-	return &live.Runner{Root: root, Disk: hostfiles.OS{}, Note: func(string) {}, Arrived: func(live.Change) error { return stopped }}
+func changer(root string, stopped error) *day2.LiveRunner {
+	return &day2.LiveRunner{Root: root, Disk: hostfiles.OS{}, Note: func(string) {}, Arrived: func(day2.LiveChange) error { return stopped }}
 }
 
 // keep keeps what a repair has found.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"machine-pivot/day2/live"
+	"machine-pivot/day2"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/machineconfig"
 	"machine-pivot/internal/osimage/imageref"
@@ -22,7 +22,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	for _, path := range []string{projection.OwnDir, machineconfig.RecordPath, machineconfig.LeftOutPath, live.JournalPath, pods.RecordPath, projection.ManifestPath, "/etc/pivot/x", "/var/lib/pivot"} {
+	for _, path := range []string{projection.OwnDir, machineconfig.RecordPath, machineconfig.LeftOutPath, day2.LiveJournalPath, pods.RecordPath, projection.ManifestPath, "/etc/pivot/x", "/var/lib/pivot"} {
 		if _, err := projection.Canonical(path); err == nil {
 			t.Errorf("%s can be an entry", path)
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/day2/live"
+	"machine-pivot/day2"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/bootlab"
@@ -62,7 +62,7 @@ func changedLive(t *testing.T, l *bootlab.Lab) {
 		"/etc/systemd/network/10-guest.network.d/live.conf: reload systemd-networkd.service (rule for /etc/systemd/network)", "reboots: 0",
 		"@@first the same process has 10.9.9.1", "@@first verified")
 	root := vm.StateRoot + "/deploy/" + l.Guest.CommitA + ".0"
-	if _, err := m.ReadFile(root + live.JournalPath); err != nil {
+	if _, err := m.ReadFile(root + day2.LiveJournalPath); err != nil {
 		t.Errorf("no journal after the power cut: %v", err)
 	}
 	second := boot(t, m, vm.BootOptions{})
@@ -73,7 +73,7 @@ func changedLive(t *testing.T, l *bootlab.Lab) {
 	if r := report(t, second); r.Version != "A.1" || r.Deployments != 1 || r.FailedUnits != "" || r.Status.Phase != string(pivot.PhaseDone) {
 		t.Errorf("version %s, %d deployments, failed units %q, status %+v", r.Version, r.Deployments, r.FailedUnits, r.Status)
 	}
-	if _, err := m.ReadFile(root + live.JournalPath); err == nil {
+	if _, err := m.ReadFile(root + day2.LiveJournalPath); err == nil {
 		t.Error("the journal is still there")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"machine-pivot/day2/live"
+	"machine-pivot/day2"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/pivot"
 	"machine-pivot/test/worlds/bootlab"
@@ -156,7 +156,7 @@ func (c *applyCutter) read(disk *vm.Contents, deployment string) map[string]stri
 		c.t.Fatal(err)
 	}
 	maps.DeleteFunc(entries, func(path string, _ string) bool {
-		return path == "ld.so.cache~" || strings.HasPrefix("/etc/"+path, live.JournalPath) || strings.HasPrefix("/etc/"+path, filepath.Dir(live.JournalPath)+"/live/") || strings.HasPrefix(filepath.Base(path), ".")
+		return path == "ld.so.cache~" || strings.HasPrefix("/etc/"+path, day2.LiveJournalPath) || strings.HasPrefix("/etc/"+path, filepath.Dir(day2.LiveJournalPath)+"/live/") || strings.HasPrefix(filepath.Base(path), ".")
 	})
 	return entries
 }
@@ -232,7 +232,7 @@ func (c *applyCutter) checkEtc(disk *vm.Contents, deployment string, isNew bool)
 		}
 		return nil
 	}
-	if journal, err := disk.ReadFile(deployment + live.JournalPath); err == nil {
+	if journal, err := disk.ReadFile(deployment + day2.LiveJournalPath); err == nil {
 		if !json.Valid(journal) {
 			return fmt.Errorf("the journal of the change is not whole: %q", journal)
 		}

@@ -83,7 +83,6 @@ var importTable = map[string]rule{
 	"pivot":     {ours: append([]string{"disruption", "ostree", "osimage/imageref", "machineconfig/enable", "projection", "verdict"}, values...), never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rpmostree": {ours: []string{"sepolicy", "ostree", "kargs", "fault", "hostfiles", "pivot", "host", "printable", "retry"}, foreign: true, never: commandLine},
 
-	"live":      {ours: []string{"sepolicy", "disruption", "fault", "host", "hostfiles", "pivot", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"settings":  {ours: []string{"fault", "hostfiles", "kargs", "verdict", "window"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net/http"})},
 	"verdict":   {ours: []string{"fault"}, never: slices.Concat(processes, commandLine, world)},
 	"host":      {ours: append([]string{"sepolicy", "osimage/imageref", "ostree", "pivot", "machineconfig/enable", "projection", "secureboot", "settings", "pid1"}, values...), foreign: true, never: commandLine},
@@ -104,7 +103,7 @@ var importTable = map[string]rule{
 	// What the first boot and day 2 share, and these two: neither imports the other.
 	"machine":     {ours: []string{"api", "sepolicy", "bootloader", "disruption", "fault", "host", "hostfiles", "hostimages", "kargs", "machineconfig", "osimage", "ostree", "pinning", "pivot", "printable", "problem", "projection", "rehearse", "retry", "rpmostree", "secureboot", "settings", "status", "systemd-units", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"rehearsal":   {ours: []string{"bootloader", "hostfiles", "machine", "machineconfig/enable", "ostree", "pivot", "rehearse", "secureboot", "settings", "verdict"}, never: slices.Concat(processes, commandLine, []string{"net"})},
-	"day2":        {ours: []string{"sepolicy", "disruption", "fault", "guard", "hostfiles", "hostimages", "kargs", "live", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "rpmostree", "settings", "pid1"}, never: slices.Concat(processes, commandLine, []string{"net"})},
+	"day2":        {ours: []string{"sepolicy", "disruption", "fault", "guard", "host", "hostfiles", "hostimages", "kargs", "machine", "machineconfig/enable", "machineconfig", "osimage/imageref", "ostree", "pinning", "pivot", "problem", "projection", "rpmostree", "settings", "pid1"}, foreign: true, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"maintenance": {ours: []string{"fault", "machine", "pivot", "window"}, never: slices.Concat(processes, commandLine, world)},
 	"firstboot":   {ours: []string{"fault", "host", "hostfiles", "initramfs", "machine", "machineconfig", "pivot", "rpmostree", "settings"}, never: slices.Concat(processes, commandLine, []string{"net"})},
 	"cmd/pivot":   {ours: all, foreign: true, never: processes},

@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"machine-pivot/day2"
-	"machine-pivot/day2/live"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -498,7 +497,7 @@ func TestLiveForward(t *testing.T) {
 			c.units = map[string]host.UnitState{"other.service": {Load: "loaded", Active: "inactive"}, "crio.service": {Load: "loaded", Active: "inactive"}}
 		}
 		c.disk, c.calls, c.services.before = nil, nil, nil
-		told := strings.Contains(string(c.Read(live.JournalPath)), `"done": true`) // all actions were done before it died
+		told := strings.Contains(string(c.Read(day2.LiveJournalPath)), `"done": true`) // all actions were done before it died
 		m := c.newMachine()
 		found, err := day2.Finish(t.Context(), m)
 		must(t, err)
@@ -558,7 +557,7 @@ func TestLiveStopped(t *testing.T) {
 	if fault.KindOf(err) != fault.Unavailable || !strings.Contains(err.Error(), "stopped in the middle of a change of the running system") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := os.Stat(c.Path(live.JournalPath)); err != nil {
+	if _, err := os.Stat(c.Path(day2.LiveJournalPath)); err != nil {
 		t.Error(err)
 	}
 	m := c.newMachine()

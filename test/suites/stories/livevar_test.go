@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/day2"
-	"machine-pivot/day2/live"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/projection"
@@ -343,7 +342,7 @@ func TestLivePassword(t *testing.T) {
 	if _, err := c.story(spec).Run(t.Context(), day2.RunOptions{}); fault.KindOf(err) != fault.Refused || !strings.Contains(err.Error(), "cannot set the password of core: /etc/shadow has no line for this user") || c.outside() != before {
 		t.Errorf("error %v, there is\n%s", err, c.outside())
 	}
-	if live.Interrupted(c.Root) {
+	if day2.LiveInterrupted(c.Root) {
 		t.Error("a journal is left")
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"machine-pivot/day2"
-	"machine-pivot/day2/live"
 	"machine-pivot/firstboot"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/pivot"
@@ -69,7 +68,7 @@ func (c *changer) expectSafe() {
 	if got := shell(c.t, c.Host, "ls -A etc/tmpfiles.d var/victim; find etc var/lib/pivot -path etc/app -prune -o -user 1500 -print 2>/dev/null || true"); got != "etc/tmpfiles.d:\n\nvar/victim:\n" {
 		c.t.Errorf("root wrote for the user: %s", got)
 	}
-	if live.Interrupted(c.Root) {
+	if day2.LiveInterrupted(c.Root) {
 		c.t.Error("a change is not finished")
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"machine-pivot/day2"
-	"machine-pivot/day2/live"
 	"machine-pivot/internal/disruption"
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/host"
@@ -38,7 +37,7 @@ func Changed(m *Machine) { m.change = &change{} }
 func Refused(m *Machine) { m.change = &change{refused: true} }
 
 // Unjournaled is a program broken on purpose: it changes the running system without a journal.
-func Unjournaled(m *Machine) { m.disk.Without = filepath.Base(live.JournalPath) }
+func Unjournaled(m *Machine) { m.disk.Without = filepath.Base(day2.LiveJournalPath) }
 
 const changeRules = `
 files:
@@ -257,7 +256,7 @@ func (m *Machine) changeArrived(refused bool) error {
 	case m.change.units != m.unitText():
 		return errors.New("systemd does not know the unit that is there")
 	}
-	left, err := os.ReadDir(m.root + filepath.Dir(live.JournalPath))
+	left, err := os.ReadDir(m.root + filepath.Dir(day2.LiveJournalPath))
 	if err != nil || len(left) != map[bool]int{false: 2, true: 3}[m.change.outside] { // the rules, the record, the carriers
 		return fmt.Errorf("something is left: %v (%v)", left, err)
 	}

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"machine-pivot/day2/live"
+	"machine-pivot/day2"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/projection"
 )
@@ -73,7 +73,7 @@ func (m *Machine) project() error {
 
 // settle runs the projection again if it was killed. The error of a refused change asks for this.
 func (m *Machine) settle() error {
-	if settled, err := projection.Settled(m.root); err != nil || settled || live.Interrupted(m.root) {
+	if settled, err := projection.Settled(m.root); err != nil || settled || day2.LiveInterrupted(m.root) {
 		return err
 	}
 	return m.project()

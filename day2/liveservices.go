@@ -1,4 +1,4 @@
-package live
+package day2
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 )
 
 // act runs actions in order, up to the first that fails, and returns how many were begun.
-func (r *Runner) act(ctx context.Context, c Change, actions []disruption.Action) (begun int, err error) {
+func (r *LiveRunner) act(ctx context.Context, c LiveChange, actions []disruption.Action) (begun int, err error) {
 	starting := false
 	if len(actions) > 0 && c.BootID != r.BootID {
 		if starting, err = r.Services.Starting(ctx); err != nil {
@@ -35,7 +35,7 @@ const startingTimeout = 2 * time.Minute
 // of the change. Then services that do not run yet are left alone, as they will start with the
 // changed files. Running ones are restarted, since a reload may need services that are not up
 // yet, such as the message bus.
-func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) error {
+func (r *LiveRunner) do(ctx context.Context, a disruption.Action, starting bool) error {
 	if starting {
 		bounded, cancel := context.WithTimeoutCause(ctx, startingTimeout, fmt.Errorf("it takes longer than %s", startingTimeout))
 		defer cancel()
@@ -86,12 +86,12 @@ func (r *Runner) do(ctx context.Context, a disruption.Action, starting bool) err
 }
 
 // begin notes an action that is carried out.
-func (r *Runner) begin(a disruption.Action) {
+func (r *LiveRunner) begin(a disruption.Action) {
 	r.Note(a.String())
 	r.tellActed(a)
 }
 
-func (r *Runner) tellActed(a disruption.Action) {
+func (r *LiveRunner) tellActed(a disruption.Action) {
 	if r.Acted != nil {
 		r.Acted(a)
 	}

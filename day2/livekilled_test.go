@@ -1,4 +1,4 @@
-package live_test
+package day2_test
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"machine-pivot/day2/live"
+	"machine-pivot/day2"
 	"machine-pivot/internal/hostfiles"
 )
 
@@ -19,11 +19,11 @@ type traced struct {
 	effects *[]string
 }
 
-type died struct{}
+type killed struct{}
 
 func (d traced) Sync(path string) error {
-	if _, err := os.Stat(d.root + live.JournalPath); d.dies && err == nil && path == filepath.Dir(d.root+live.JournalPath) {
-		panic(died{})
+	if _, err := os.Stat(d.root + day2.LiveJournalPath); d.dies && err == nil && path == filepath.Dir(d.root+day2.LiveJournalPath) {
+		panic(killed{})
 	}
 	*d.effects = append(*d.effects, "sync "+path)
 	return d.OS.Sync(path)
@@ -38,10 +38,10 @@ func (d traced) Rename(from, to string) error {
 	return d.OS.Rename(from, to)
 }
 
-// TestJournalOfKilledRun: the next run makes a journal durable that a killed run has renamed
+// TestLiveJournalOfKilledRun: the next run makes a journal durable that a killed run has renamed
 // into place, before it changes anything. Otherwise a power cut could lose the journal and leave
 // half of the change.
-func TestJournalOfKilledRun(t *testing.T) {
+func TestLiveJournalOfKilledRun(t *testing.T) {
 	root := t.TempDir()
 	conf := filepath.Join(root, "etc/conf")
 	for dir, mode := range map[string]os.FileMode{"etc": 0o755, "etc/pivot": 0o755} {
@@ -50,19 +50,19 @@ func TestJournalOfKilledRun(t *testing.T) {
 	must(t, os.WriteFile(conf, []byte("old"), 0o644))
 	before, after := hostfiles.NewFile("/etc/conf", 0o644, []byte("old")), hostfiles.NewFile("/etc/conf", 0o644, []byte("new"))
 	var effects []string
-	runner := func(dies bool) *live.Runner {
-		return &live.Runner{
+	runner := func(dies bool) *day2.LiveRunner {
+		return &day2.LiveRunner{
 			Root: root, Disk: traced{root: root, dies: dies, effects: &effects}, Note: func(string) {},
-			Arrived: func(live.Change) error { return nil },
+			Arrived: func(day2.LiveChange) error { return nil },
 		}
 	}
-	change := live.Change{
-		Entries: []live.Entry{{Path: "/etc/conf", Old: &before, New: &after}},
+	change := day2.LiveChange{
+		Entries: []day2.LiveEntry{{Path: "/etc/conf", Old: &before, New: &after}},
 		Record:  hostfiles.NewFile("/etc/pivot/machineconfig.json", 0o600, []byte("{}")),
 	}
 	func() {
 		defer func() {
-			if r := recover(); r != any(died{}) {
+			if r := recover(); r != any(killed{}) {
 				t.Errorf("it ended with %v", r)
 			}
 		}()
@@ -72,7 +72,7 @@ func TestJournalOfKilledRun(t *testing.T) {
 	if found, err := runner(false).Finish(t.Context()); err != nil || !found {
 		t.Fatalf("found %v, %v", found, err)
 	}
-	synced := slices.Index(effects, "sync "+filepath.Dir(root+live.JournalPath))
+	synced := slices.Index(effects, "sync "+filepath.Dir(root+day2.LiveJournalPath))
 	changed := slices.Index(effects, "rename to "+conf)
 	if synced < 0 || changed < 0 || synced > changed {
 		t.Errorf("the effects are %q", effects)

@@ -1,4 +1,4 @@
-package live
+package day2
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 	"machine-pivot/internal/sepolicy"
 )
 
-// step is the change of one entry.
-type step struct {
+// liveStep is the change of one entry.
+type liveStep struct {
 	path string
 	want *hostfiles.File // nil removes the entry, or locks a password
 	temp string          // where a file or link is staged; "" if nothing has to be done
@@ -29,50 +29,50 @@ type step struct {
 
 // onDisk returns the path of the file that has the entry: the entry's own, or /etc/shadow for a
 // password.
-func (s step) onDisk() string { return hostfiles.Entry{Path: s.path}.OnDisk() }
+func (s liveStep) onDisk() string { return hostfiles.Entry{Path: s.path}.OnDisk() }
 
 // isPassword reports whether the entry is a line of a file that other programs change, too. It is
 // not staged: the other lines are kept as they are when put runs.
-func (s step) isPassword() bool { return s.onDisk() != s.path }
+func (s liveStep) isPassword() bool { return s.onDisk() != s.path }
 
 // stage durably writes the wanted files and links to a directory where nobody reads them. put then
 // moves all entries into place, and needs disk space only for directories. Both are idempotent,
 // so they can be repeated after a crash.
-func (r *Runner) stage(ctx context.Context, entries []Entry, wanted func(Entry) *hostfiles.File) (put func() error, err error) {
+func (r *LiveRunner) stage(ctx context.Context, entries []LiveEntry, wanted func(LiveEntry) *hostfiles.File) (put func() error, err error) {
 	labels, err := sepolicy.RunningLabels(r.Root)
 	if err != nil {
 		return nil, err
 	}
 	if err := r.makeStaging(); err != nil {
-		return nil, cannotChange(err)
+		return nil, cannotChangeLive(err)
 	}
-	var steps []step
+	var steps []liveStep
 	for i, e := range entries {
-		s := step{path: e.Path, want: wanted(e), temp: filepath.Join(r.path(stagingPath), strconv.Itoa(i))}
+		s := liveStep{path: e.Path, want: wanted(e), temp: filepath.Join(r.path(liveStaging), strconv.Itoa(i))}
 		there, err := r.has(s)
 		if err == nil && !there && s.want != nil && s.want.Kind != hostfiles.KindDirectory && !s.isPassword() {
 			err = r.write(s, labels)
 		}
 		if err != nil {
-			return nil, cannotChange(err)
+			return nil, cannotChangeLive(err)
 		}
 		if there {
 			s.temp = ""
 		}
 		steps = append(steps, s)
 	}
-	if err := r.Disk.Sync(r.path(stagingPath)); err != nil {
-		return nil, cannotChange(err)
+	if err := r.Disk.Sync(r.path(liveStaging)); err != nil {
+		return nil, cannotChangeLive(err)
 	}
 	return func() error {
 		if err := r.put(ctx, steps, labels); err != nil {
-			return cannotChange(err)
+			return cannotChangeLive(err)
 		}
 		return nil
 	}, nil
 }
 
-func cannotChange(err error) error {
+func cannotChangeLive(err error) error {
 	kind := fault.KindOf(err)
 	if kind == fault.Internal {
 		kind = fault.CannotWrite
@@ -81,15 +81,15 @@ func cannotChange(err error) error {
 }
 
 // makeStaging creates an empty staging directory.
-func (r *Runner) makeStaging() error {
+func (r *LiveRunner) makeStaging() error {
 	if err := r.clean(); err != nil {
 		return err
 	}
-	return r.Disk.Mkdir(r.path(stagingPath), 0o700)
+	return r.Disk.Mkdir(r.path(liveStaging), 0o700)
 }
 
 // has reports whether the entry already is as wanted.
-func (r *Runner) has(s step) (bool, error) {
+func (r *LiveRunner) has(s liveStep) (bool, error) {
 	have, there, err := hostfiles.Look(r.Root, s.path)
 	if s.want == nil || s.want.Locks() {
 		return !there, err
@@ -99,7 +99,7 @@ func (r *Runner) has(s step) (bool, error) {
 
 // write stages a file or link with the SELinux label of its final path, because a rename keeps
 // the label.
-func (r *Runner) write(s step, labels sepolicy.Labels) error {
+func (r *LiveRunner) write(s liveStep, labels sepolicy.Labels) error {
 	label, err := labels.Of(s.want.Path, s.want.Kind.Type())
 	if err == nil {
 		err = r.Disk.Make(s.temp, *s.want, label)
@@ -112,13 +112,13 @@ func (r *Runner) write(s step, labels sepolicy.Labels) error {
 
 // put changes all entries, in this order: directories top-down, files, passwords, removals
 // bottom-up, links. Then it syncs.
-func (r *Runner) put(ctx context.Context, steps []step, labels sepolicy.Labels) error {
+func (r *LiveRunner) put(ctx context.Context, steps []liveStep, labels sepolicy.Labels) error {
 	sort.Slice(steps, func(i, j int) bool { return steps[i].path < steps[j].path })
-	of := func(kind hostfiles.Kind) []step {
-		return slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return s.temp == "" || s.want == nil || s.want.Kind != kind })
+	of := func(kind hostfiles.Kind) []liveStep {
+		return slices.DeleteFunc(slices.Clone(steps), func(s liveStep) bool { return s.temp == "" || s.want == nil || s.want.Kind != kind })
 	}
 	for _, s := range of(hostfiles.KindDirectory) {
-		if err := r.inPlace(s, func(at place) error { return r.putDirectory(at, labels) }); err != nil {
+		if err := r.inPlace(s, func(at livePlace) error { return r.putDirectory(at, labels) }); err != nil {
 			return err
 		}
 	}
@@ -151,19 +151,19 @@ func (r *Runner) put(ctx context.Context, steps []step, labels sepolicy.Labels) 
 	return r.sync(steps)
 }
 
-// place is the open directory of a step's entry.
-type place struct {
-	step
+// livePlace is the open directory of a step's entry.
+type livePlace struct {
+	liveStep
 	dir  *hostfiles.Dir
 	base string
 }
 
 // inPlace calls change with the open directory of a step's entry. In a directory that users own, a change that they
 // obstruct is only noted. They decide what is there, but must not stop the change of anything else, nor its way back.
-func (r *Runner) inPlace(s step, change func(place) error) error {
+func (r *LiveRunner) inPlace(s liveStep, change func(livePlace) error) error {
 	dir, err := r.dirOf(s)
 	if err == nil {
-		err = errors.Join(change(place{s, dir, filepath.Base(s.path)}), dir.Close())
+		err = errors.Join(change(livePlace{s, dir, filepath.Base(s.path)}), dir.Close())
 	}
 	if err != nil && hostfiles.Obstructed(err) && hostfiles.OfUsers(r.Root, s.path) {
 		r.Note(fmt.Sprintf("cannot change %s, because something that a user owns is in the way: %v", s.path, err))
@@ -173,7 +173,7 @@ func (r *Runner) inPlace(s step, change func(place) error) error {
 }
 
 // dirOf opens the directory of a step's entry.
-func (r *Runner) dirOf(s step) (*hostfiles.Dir, error) {
+func (r *LiveRunner) dirOf(s liveStep) (*hostfiles.Dir, error) {
 	if s.want == nil {
 		return hostfiles.OpenDir(r.Root, s.path, hostfiles.FollowNone)
 	}
@@ -181,17 +181,17 @@ func (r *Runner) dirOf(s step) (*hostfiles.Dir, error) {
 }
 
 // noteAt reports what was in the way of an entry.
-func (r *Runner) noteAt(name string) func(string) {
+func (r *LiveRunner) noteAt(name string) func(string) {
 	return func(what string) { r.Note(filepath.Dir(name) + ": " + what) }
 }
 
 // move moves a staged file or link into place.
-func (r *Runner) move(at place) error {
+func (r *LiveRunner) move(at livePlace) error {
 	return at.dir.Place(r.Disk, at.temp, at.base, r.noteAt(at.path))
 }
 
 // remove removes an entry. A directory with files that appeared meanwhile stays.
-func (r *Runner) remove(at place) error {
+func (r *LiveRunner) remove(at livePlace) error {
 	err := r.Disk.Remove(at.dir.At(at.base))
 	if errors.Is(err, unix.ENOTEMPTY) || at.dir.Shared() && errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -199,7 +199,7 @@ func (r *Runner) remove(at place) error {
 	return err
 }
 
-func (r *Runner) putDirectory(at place, labels sepolicy.Labels) error {
+func (r *LiveRunner) putDirectory(at livePlace, labels sepolicy.Labels) error {
 	path := at.dir.At(at.base)
 	if info, err := os.Lstat(path); err == nil {
 		if info.IsDir() || !at.dir.Shared() {
@@ -218,7 +218,7 @@ func (r *Runner) putDirectory(at place, labels sepolicy.Labels) error {
 
 // sync syncs the directories of all entries, and the directories among the entries. This
 // includes entries that an interrupted run has changed already.
-func (r *Runner) sync(steps []step) error {
+func (r *LiveRunner) sync(steps []liveStep) error {
 	dirs := map[string]bool{}
 	for _, s := range steps {
 		dirs[filepath.Dir(s.onDisk())] = true
@@ -236,7 +236,7 @@ func (r *Runner) sync(steps []step) error {
 
 // syncDir syncs a directory. One that is removed needs no sync, as the directory above it is synced;
 // one that a user has replaced is not followed.
-func (r *Runner) syncDir(name string) error {
+func (r *LiveRunner) syncDir(name string) error {
 	dir, err := hostfiles.OpenDir(r.Root, filepath.Join(name, "entry"), hostfiles.FollowNone)
 	if err == nil {
 		err = errors.Join(r.Disk.Sync(dir.Path()), dir.Close())
@@ -247,10 +247,10 @@ func (r *Runner) syncDir(name string) error {
 	return err
 }
 
-// Unreachable returns why a staged file cannot be renamed to a path below /etc; "" if it can. A
+// unreachable returns why a staged file cannot be renamed to a path below /etc; "" if it can. A
 // symbolic link on the way is an error, so that nothing outside of /etc is changed. What users put in
 // the way in their directories is none: a change moves it aside.
-func Unreachable(root, name string) string {
+func unreachable(root, name string) string {
 	var etc, at unix.Stat_t
 	if err := unix.Stat(filepath.Join(root, "/etc"), &etc); err != nil {
 		return err.Error()
