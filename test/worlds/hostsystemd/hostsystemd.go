@@ -89,8 +89,9 @@ func enter(t *testing.T, more []string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const inDirectory = `cd "$1" && shift && exec "$@"` // nsenter leaves it
-	args := slices.Concat([]string{"-t", start(t, more), "-m", "-p"}, more, []string{"--", "sh", "-c", inDirectory, "sh", dir, self, "-test.run", "^" + t.Name() + "$", "-test.v"})
+	// nsenter leaves the directory, and without -r also the root of a test that runs in a chroot.
+	const inDirectory = `cd "$1" && shift && exec "$@"`
+	args := slices.Concat([]string{"-t", start(t, more), "-m", "-r", "-p"}, more, []string{"--", "sh", "-c", inDirectory, "sh", dir, self, "-test.run", "^" + t.Name() + "$", "-test.v"})
 	test := exec.Command("nsenter", args...)
 	test.Env = append(os.Environ(), inEnvironment+"=1")
 	out, err := test.CombinedOutput()

@@ -97,7 +97,7 @@ func (f fileSystem) options() string {
 func (f fileSystem) check(ctx context.Context, c *Contents) error {
 	var err error
 	if f.kind == XFS {
-		_, err = run(ctx, "nsenter", "--mount", "--target", strconv.Itoa(c.holder.Process.Pid),
+		_, err = run(ctx, "nsenter", "--mount", "--root", "--target", strconv.Itoa(c.holder.Process.Pid),
 			"bash", "-ec", `xfs_repair -n "$(findmnt -n -o SOURCE "$1")"`, "check", c.dir+f.mountPoint())
 	} else {
 		_, err = run(ctx, "e2fsck", "-f", "-n", fmt.Sprintf("%s?offset=%d", c.disk, f.offset))
