@@ -22,7 +22,7 @@ func TestSweepOfLiveVar(t *testing.T) {
 		t.Run(machine.name, func(t *testing.T) {
 			s := newSweep(t, []crash.Variant{machine.variant})
 			s.reboots = 0
-			s.sampled(machine.name, 5)
+			s.sampled(machine.name, 11)
 		})
 	}
 }

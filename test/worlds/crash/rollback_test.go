@@ -25,7 +25,9 @@ func rolledBack(t *testing.T, variants ...crash.Variant) *sweep {
 // system that can boot has exactly one of the two, and the one that runs is judged by the MachineConfig that it
 // records.
 func TestSweepOfRollback(t *testing.T) {
-	rolledBack(t).sampled("on which a MachineConfig is applied and rolled back", 31)
+	s := rolledBack(t)
+	s.keyStep = 5
+	s.sampled("on which a MachineConfig is applied and rolled back", 31)
 }
 
 // TestSweepOfRollbackNotices: the sweep finds a program that changes the next boot before its

@@ -120,6 +120,7 @@ func (s *sweep) report(name string) {
 func (s *sweep) sampled(name string, step int) {
 	s.t.Helper()
 	if long || testing.Short() {
+		s.keyStep = 0
 		s.report(name)
 		return
 	}
@@ -186,6 +187,7 @@ type sweep struct {
 	dir     string
 	make    func(dir string, points []crash.Point) (machine, error)
 	reboots int    // wanted for a life without crashes
+	keyStep int    // of a sample of the crashes at key effects; 0: each is in it
 	until   string // stop at the first failure that contains this; "": run all cases
 
 	mu                            sync.Mutex
@@ -317,7 +319,7 @@ func after(done int, effects []crash.Effect) []crash.Point {
 	return points
 }
 
-// singles tries every step-th single crash, and each at a key effect, and returns the lives. A short
+// singles tries every step-th single crash, and each at a key effect, or every keyStep-th, and returns the lives. A short
 // run treats all effects alike.
 func (s *sweep) singles(step int) []life {
 	undisturbed := []life{{}}
@@ -327,7 +329,7 @@ func (s *sweep) singles(step int) []life {
 	for n, p := range after(0, undisturbed[0].effects) {
 		l := life{points: []crash.Point{p}}
 		switch key := undisturbed[0].effects[p.Effect-1].Key; {
-		case key && (n%step == 0 || !testing.Short()):
+		case key && n%max(1, s.keyStep) == 0 && (n%step == 0 || !testing.Short()):
 			keys = append(keys, l)
 		case !key && n%step == 0:
 			others = append(others, l)
