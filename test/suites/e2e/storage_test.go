@@ -35,6 +35,12 @@ func TestStorageOfRoot(t *testing.T) {
 		{"multipath", func(t *testing.T) {
 			s.refused(t, grubSetup{multipath: true}, []string{"rd.multipath=default", "root=/dev/mapper/mpatha-part2"}, s.without(t, "multipath", "guest-multipath"))
 		}},
+		{"one path", func(t *testing.T) {
+			s.starts(t, grubSetup{multipath: true}, []string{"rd.multipath=default"}, s.without(t, "multipath", "guest-multipath"))
+		}},
+		{"thin LVM, not checked", func(t *testing.T) {
+			s.starts(t, grubSetup{layout: vm.Layout{On: vm.Thin}}, []string{"rd.lvm.lv=vg/root"}, s.withoutPrograms(t, "/usr/sbin/thin_check", "/usr/sbin/pdata_tools"))
+		}},
 		{"btrfs", func(t *testing.T) {
 			none := s.without(t, "btrfs")
 			none.says = "/ is a file system, and the new initramfs lacks its driver (btrfs, by btrfs)"
@@ -109,11 +115,24 @@ type lacking struct {
 func (s storage) without(t *testing.T, modules ...string) lacking {
 	t.Helper()
 	others := slices.DeleteFunc(slices.Clone(s.modules), func(m string) bool { return slices.Contains(modules, m) })
-	file, err := s.builder.EarlyWith(t.Context(), vm.GuestSpec{Suite: vm.Trixie}, s.files, others...)
+	return lacking{files: s.initramfs(t, s.files, others), says: "the new initramfs lacks dracut's module " + modules[0] + ", which today's has (/ stands on it)"}
+}
+
+// withoutPrograms returns an image with an initramfs that was made where files are missing.
+func (s storage) withoutPrograms(t *testing.T, missing ...string) lacking {
+	t.Helper()
+	others := slices.DeleteFunc(slices.Clone(s.files), func(f vm.TreeFile) bool { return slices.Contains(missing, f.Path) })
+	return lacking{files: s.initramfs(t, others, s.modules), says: "rebooting into"}
+}
+
+// initramfs returns the path and the content of an initramfs, made from files and with modules of dracut.
+func (s storage) initramfs(t *testing.T, files []vm.TreeFile, modules []string) map[string]string {
+	t.Helper()
+	file, err := s.builder.EarlyWith(t.Context(), vm.GuestSpec{Suite: vm.Trixie}, files, modules...)
 	noError(t, err)
 	content, err := os.ReadFile(file.Source)
 	noError(t, err)
-	return lacking{files: map[string]string{strings.TrimPrefix(file.Path, "/"): string(content)}, says: "the new initramfs lacks dracut's module " + modules[0] + ", which today's has (/ stands on it)"}
+	return map[string]string{strings.TrimPrefix(file.Path, "/"): string(content)}
 }
 
 // withoutDriver returns an image with an initramfs that has all modules of dracut, and not a driver of md or the device mapper.
@@ -132,16 +151,34 @@ func (s storage) refused(t *testing.T, setup grubSetup, arguments []string, lack
 	refusedThenForced(t, l, setup, arguments, image, lacks)
 }
 
+// starts has a machine go to an image that it does not refuse, in spite of what that lacks.
+func (s storage) starts(t *testing.T, setup grubSetup, arguments []string, lacks lacking) {
+	t.Helper()
+	l := alone(t, s.lab)
+	image, err := l.WithFiles(t.Context(), "lacking", lacks.files)
+	noError(t, err)
+	m := changing(t, l, setup, arguments, "pivot rebase "+image+" -r")
+	m.boot(vm.Rebooted, lacks.says)
+	if r := report(t, m.boot(vm.PoweredOff, "@@reported")); !r.MarkerB {
+		t.Errorf("version %s starts, want B", r.Version)
+	}
+}
+
+// changing returns a machine that runs a command in each boot of the old system.
+func changing(t *testing.T, l *bootlab.Lab, setup grubSetup, arguments []string, commands ...string) grubMachine {
+	t.Helper()
+	setup.layout.SeparateBoot = true
+	return newGRUBMachine(t, l, setup, bootlab.Setup{
+		Files:      append(inTurn(commands...), vm.TreeFile{Path: "/boot/luks.key", Mode: 0o600, Content: []byte(vm.LUKSKey)}),
+		KernelArgs: append([]string{retry}, arguments...),
+	})
+}
+
 // refusedThenForced does that, for an image.
 func refusedThenForced(t *testing.T, l *bootlab.Lab, setup grubSetup, arguments []string, image string, lacks lacking) {
 	t.Helper()
 	name := cmp.Or(lacks.name, "initramfs")
-	setup.layout.SeparateBoot = true
-	m := newGRUBMachine(t, l, setup, bootlab.Setup{
-		Files: append(inTurn("pivot rebase "+image+" -r || echo \"@@status $?\"; pivot rebase "+l.Image+" -r", "pivot rebase "+image+" --accept "+name+" -r"),
-			vm.TreeFile{Path: "/boot/luks.key", Mode: 0o600, Content: []byte(vm.LUKSKey)}),
-		KernelArgs: append([]string{retry}, arguments...),
-	})
+	m := changing(t, l, setup, arguments, "pivot rebase "+image+" -r || echo \"@@status $?\"; pivot rebase "+l.Image+" -r", "pivot rebase "+image+" --accept "+name+" -r")
 	expectSaid(t, m.boot(vm.Rebooted, "@@status 78"), lacks.says)
 	m.boot(vm.Rebooted, "accepted ("+name+")")
 	if lacks.waits != "" {
