@@ -17,6 +17,8 @@ needs() {
 	demo ostree                             ostree           the tests against a real ostree
 	demo /usr/lib/dracut/modules.d/30ignition/ignition ignition the boot tests, and the test that lets it apply what pivot makes for it
 	demo systemd-analyze                    systemd          the check of the systemd units
+	test ip                                 iproute2         the test of the network in the initramfs
+	test dbus-daemon                        dbus-daemon      the test of what delays a reboot
 	test mandoc                             mandoc           the check of the manual pages
 	test man                                man-db           the headers and footers of the manual pages
 	demo mmdebstrap                         mmdebstrap       the guest of the boot tests
