@@ -11,15 +11,15 @@ import (
 
 	"machine-pivot/internal/fault"
 	"machine-pivot/internal/hostfiles"
+	"machine-pivot/internal/projection"
 )
 
 // The journal of a change and the staged files are in the /etc that changes. On its file system staged files can be
 // renamed into place, and another deployment that is booted meanwhile is not changed. If libostree merges an /etc with
 // half of a change into a new deployment, the change is finished there.
 const (
-	pivotEtc        = "/etc/pivot"
-	LiveJournalPath = pivotEtc + "/live.json"
-	liveStaging     = pivotEtc + "/live"
+	LiveJournalPath = projection.OwnDir + "/live.json"
+	liveStaging     = projection.OwnDir + "/live"
 )
 
 const liveFormat = 1

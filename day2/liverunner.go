@@ -10,6 +10,7 @@ import (
 	"machine-pivot/internal/host"
 	"machine-pivot/internal/hostfiles"
 	"machine-pivot/internal/pid1"
+	"machine-pivot/internal/projection"
 	"machine-pivot/internal/sepolicy"
 	"machine-pivot/pivot"
 )
@@ -98,7 +99,7 @@ func (r *LiveRunner) Finish(ctx context.Context) (found bool, err error) {
 		return false, r.clean()
 	}
 	// The run that was interrupted may have renamed the journal into place without this.
-	if err := r.Disk.Sync(r.path(pivotEtc)); err != nil {
+	if err := r.Disk.Sync(r.path(projection.OwnDir)); err != nil {
 		return true, fault.New(fault.CannotWrite, "cannot finish the change of the running system: %w", err)
 	}
 	if c.Failure != "" {
@@ -212,7 +213,7 @@ func (r *LiveRunner) complete(c LiveChange) error {
 	var label string
 	labels, err := sepolicy.RunningLabels(r.Root)
 	if err == nil {
-		err = hostfiles.MakeDir(r.Disk, r.path(pivotEtc), 0o755)
+		err = hostfiles.MakeDir(r.Disk, r.path(projection.OwnDir), 0o755)
 	}
 	if err == nil {
 		label, err = labels.Of(c.Record.Path, c.Record.Kind.Type())
